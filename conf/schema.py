@@ -1,0 +1,227 @@
+"""The schema of every configuration group: what may be set, its type and its default.
+
+Hydra composes YAML against these dataclasses, so an unknown key or a value of the wrong type fails before anything
+runs. They are Hydra's mutable input form; the frozen values that the rest of the program uses are in
+`orchestrator.plan`.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from omegaconf import MISSING
+
+
+class Source(Enum):
+    """Where a checkpoint's weights come from."""
+
+    hub = "hub"  # a model hub's id and revision, loaded by mlx-lm
+    local = "local"  # a folder in mlx-lm's layout
+    gguf = "gguf"  # a GGUF file, imported through mx.load
+    imported = "imported"  # a folder that `interlace checkpoint import` made, found by the checkpoint's name
+    dummy = "dummy"  # random weights of a named shape; labelled so everywhere
+
+
+class Metric(Enum):
+    """What a comparison compares; every metric is stored whichever is named."""
+
+    end_to_end_tps = "end_to_end_tps"
+    decode_tps = "decode_tps"
+    prefill_tps = "prefill_tps"
+    ttft_s = "ttft_s"
+
+
+class InterleaveBy(Enum):
+    """What a round holds: one prompt, or the whole prompt set."""
+
+    auto = "auto"
+    prompt = "prompt"
+    workload = "workload"
+
+
+class Residency(Enum):
+    """Whether the arms' models stay loaded between their trials."""
+
+    auto = "auto"
+    resident = "resident"
+    swap = "swap"
+
+
+class EvidencePolicy(Enum):
+    """What a missing sign of engagement does to a trial."""
+
+    require = "require"  # the trial is invalid
+    record = "record"  # the trial counts; the audit still says what was seen
+
+
+class OnFailure(Enum):
+    """What an arm that fails its preflight does to the run."""
+
+    stop = "stop"
+    drop = "drop"
+
+
+@dataclass
+class CheckpointConfig:
+    """A set of weights: where they are, and what is known of them beforehand."""
+
+    name: str = MISSING
+    source: Source = MISSING
+    hub_id: str | None = None
+    revision: str | None = None
+    path: str | None = None
+    shape: str | None = None  # dummy: the named shape
+    bits: int | None = None
+    group_size: int | None = None
+    dtype: str | None = None  # activations and scales, as mlx names it: float32, bfloat16
+    bytes_read_per_token: int | None = None  # where not all weights are read (mixture of experts)
+    draft: str | None = None  # the checkpoint that drafts for this one unless engine.draft names another
+
+
+@dataclass
+class EngineConfig:
+    """What every engine has. `_target_` names the worker class."""
+
+    _target_: str = MISSING
+    name: str = MISSING
+
+
+@dataclass
+class MlxLmConfig(EngineConfig):
+    """Plain decoding with mlx-lm: the usual control."""
+
+    prefill_step_size: int = 2048
+    max_kv_size: int | None = None
+    kv_bits: int | None = None
+    kv_group_size: int = 64
+    quantized_kv_start: int = 5000
+    prefix_cache: bool = True  # reuse the processed prefix between the turns of one conversation
+
+
+@dataclass
+class MlxLmDraftConfig(EngineConfig):
+    """mlx-lm with a draft model.
+
+    `block_size` is the verify width, the meaning that DFlash gives it: mlx-lm's `num_draft_tokens` is one less.
+    """
+
+    draft: str | None = None  # a checkpoint's name; null takes the checkpoint's own `draft`
+    block_size: int = 4
+    prefill_step_size: int = 512
+    prefix_cache: bool = True
+
+
+@dataclass
+class SimulatedConfig(EngineConfig):
+    """No model at all: a fake clock, a drift profile and known true effects. Marked simulated everywhere."""
+
+    effect: float = 1.0  # true speed relative to the others
+    decode_tps: float = 100.0
+    prefill_tps: float = 1000.0
+    noise: float = 0.01  # standard deviation of the log rate
+    drift: str = "none"
+    drift_size: float = -0.34
+    draft: str | None = None
+    block_size: int = 4
+    acceptance: float | None = None  # null: plain decoding
+    fallback: bool = False  # requests speculation, runs plain decoding, says nothing
+    fault: str | None = None  # a worker's fault to play: see workers.engines.simulated
+    fault_at: int = 0  # the generation at which it happens
+
+
+@dataclass
+class WorkloadConfig:
+    """What the arms are asked: a file of prompts, or a long document with two turns."""
+
+    name: str = MISSING
+    kind: str = MISSING  # prompts | two_turns
+    file: str | None = None  # prompts: JSONL, shipped (in conf/prompts) or the user's own path
+    max_tokens: int = MISSING
+    document_tokens: int = 33000  # two_turns: approximate length of the document
+    seed: int = 0  # two_turns: of the document's text
+
+
+@dataclass
+class SamplingConfig:
+    """How the next token is chosen, and how messages become a prompt."""
+
+    name: str = MISSING
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    ignore_eos: bool = False  # run to max_tokens whatever the model says, so that lengths are equal
+    chat_template: bool = True
+    template_options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class DeadlineConfig:
+    """After how long a worker is taken for stuck, in seconds."""
+
+    load_s: float = 900.0
+    first_token_s: float = 900.0
+    inter_token_s: float = 60.0
+    total_s: float = 3600.0
+    teardown_s: float = 15.0
+
+
+@dataclass
+class DesignConfig:
+    """The experiment's design: how often, in which order, and what a verdict needs."""
+
+    rounds: int | None = None  # null: 8 of every prompt (by prompt), 8 of the prompt set (by workload)
+    seed: int = 0
+    metric: Metric = Metric.end_to_end_tps
+    alpha: float = 0.05
+    margin: float = 0.02  # effects inside +- this are called no difference
+    aa: bool = True  # the control entered twice in every round
+    bracket: bool = True  # control runs before the first and after the last round
+    interleave_by: InterleaveBy = InterleaveBy.auto
+    residency: Residency = Residency.auto
+    warmups: int = 1  # generations per arm and prompt shape, stored and left out
+    evidence: EvidencePolicy = EvidencePolicy.require
+    on_preflight_failure: OnFailure = OnFailure.stop
+    deadlines: DeadlineConfig = field(default_factory=DeadlineConfig)
+
+
+@dataclass
+class GateConfig:
+    """What must hold before a trial starts."""
+
+    cooldown_s: float = 0.0  # idle time between trials
+    thermal_level_max: int = 0  # a machine that reports none passes, with the reason stored
+    timeout_s: float = 420.0
+
+
+@dataclass
+class DbConfig:
+    """Where results go. null: INTERLACE_DB, else the user's data folder."""
+
+    url: str | None = None
+
+
+@dataclass
+class SweepConfig:
+    """A stored experiment: overrides common to all arms, and one override list per product of arms."""
+
+    name: str = ""
+    description: str = ""
+    overrides: list[str] = field(default_factory=list)
+    arms: list[list[str]] = field(default_factory=list)
+
+
+@dataclass
+class RootConfig:
+    """Everything that one composition yields."""
+
+    checkpoint: CheckpointConfig = MISSING
+    engine: EngineConfig = MISSING
+    workload: WorkloadConfig = MISSING
+    sampling: SamplingConfig = MISSING
+    design: DesignConfig = MISSING
+    gate: GateConfig = MISSING
+    db: DbConfig = MISSING
+    sweep: SweepConfig | None = None
+    control: str | None = None
+    experiment: str | None = None

@@ -1,0 +1,415 @@
+"""The tables. Typed columns for what people filter on, JSON only for the rest.
+
+    experiment ─< run ─< arm >─ checkpoint (and draft)
+                  run ─< round ─< trial ─< generation ─< evidence
+                  run ─< trial >─ arm, environment;   trial ─< telemetry
+                  run ─< audit ─< comparison
+    host ─< run
+
+Keys are UUIDv7, so that databases of several machines merge. Times are UTC; durations are monotonic. A value that
+could not be read is NULL, and where a column can be missing for several reasons the reason stands beside it.
+"""
+
+import datetime as dt
+import math
+from typing import Any, ClassVar
+
+from sqlalchemy import (
+    JSON,
+    CheckConstraint,
+    DateTime,
+    Double,
+    ForeignKey,
+    Index,
+    MetaData,
+    String,
+    UniqueConstraint,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy.types import TypeDecorator
+from uuid_utils import uuid7
+
+NAMING_CONVENTION = {
+    "ix": "ix_%(column_0_N_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class UtcDateTime(TypeDecorator[dt.datetime]):
+    """An aware datetime, stored in UTC without offset. A naive value is refused: whose zone would it be?"""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: dt.datetime | None, dialect: Dialect) -> dt.datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"naive datetime {value!r}: give it a time zone")
+        return value.astimezone(dt.UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: dt.datetime | None, dialect: Dialect) -> dt.datetime | None:
+        return None if value is None else value.replace(tzinfo=dt.UTC)
+
+
+class Finite(TypeDecorator[float]):
+    """A float that is a number: NaN and infinity are refused, so that a failed division cannot look like a rate."""
+
+    impl = Double
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"{value!r} is no measurement; store NULL and the reason")
+        return value
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING_CONVENTION)
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        float: Finite(),
+        dt.datetime: UtcDateTime(),
+        dict[str, Any]: JSON(),
+        list[Any]: JSON(),
+    }
+
+
+def new_id() -> str:
+    """A UUIDv7 as text: sortable by time, unique across machines."""
+    return str(uuid7())
+
+
+def _id() -> Mapped[str]:
+    return mapped_column(String(36), primary_key=True, default=new_id)
+
+
+def _one_of(column: str, *values: str) -> CheckConstraint:
+    """A named CHECK that a column holds one of these words."""
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
+
+
+class Experiment(Base):
+    """What the user is after; runs of the same experiment share its name."""
+
+    __tablename__ = "experiment"
+    id: Mapped[str] = _id()
+    name: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[dt.datetime]
+
+
+class Host(Base):
+    """A machine."""
+
+    __tablename__ = "host"
+    id: Mapped[str] = _id()
+    name: Mapped[str]
+    machine_sha256: Mapped[str] = mapped_column(unique=True)  # of all that follows and the name
+    chip: Mapped[str | None]
+    cpu_count: Mapped[int | None]
+    memory_bytes: Mapped[int | None]
+    detail: Mapped[dict[str, Any]]
+
+
+class Environment(Base):
+    """Versions of everything that can change a speed. One row for each distinct set, shared by trials."""
+
+    __tablename__ = "environment"
+    id: Mapped[str] = _id()
+    sha256: Mapped[str] = mapped_column(unique=True)
+    python: Mapped[str]
+    interlace_version: Mapped[str]
+    mlx_version: Mapped[str | None]
+    mlx_lm_version: Mapped[str | None]
+    os: Mapped[str]
+    os_build: Mapped[str | None]
+    packages: Mapped[dict[str, Any]]  # every recorded distribution
+
+
+class Checkpoint(Base):
+    """A set of weights. The digest is of file sizes and safetensors headers; the revision says the rest."""
+
+    __tablename__ = "checkpoint"
+    id: Mapped[str] = _id()
+    digest: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str]
+    source: Mapped[str]
+    revision: Mapped[str | None]
+    bits: Mapped[int | None]
+    weights_bytes: Mapped[int | None]
+    config: Mapped[dict[str, Any]]
+    __table_args__ = (_one_of("source", "hub", "local", "gguf", "imported", "dummy", "simulated"),)
+
+
+class Run(Base):
+    """One execution of a frozen plan."""
+
+    __tablename__ = "run"
+    id: Mapped[str] = _id()
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiment.id"))
+    host_id: Mapped[str] = mapped_column(ForeignKey("host.id"))
+    status: Mapped[str]
+    created_at: Mapped[dt.datetime]
+    finished_at: Mapped[dt.datetime | None]
+    plan: Mapped[str]  # canonical JSON, as hashed
+    plan_sha256: Mapped[str]
+    workload_sha256: Mapped[str]
+    seed: Mapped[int]
+    rounds: Mapped[int]
+    metric: Mapped[str]
+    interleave_by: Mapped[str]
+    order_distribution: Mapped[str]  # the distribution that the orders were drawn from; the test re-draws from it
+    simulated: Mapped[bool]
+    # Lease of the process that runs it: a dead pid of this boot, or another boot, means interrupted.
+    runner_pid: Mapped[int | None]
+    runner_started_at: Mapped[float | None]  # the process's create time, seconds since the epoch
+    boot_id: Mapped[str | None]
+    log_dir: Mapped[str | None]
+    note: Mapped[str | None]
+
+    experiment: Mapped[Experiment] = relationship(lazy="raise")
+    host: Mapped[Host] = relationship(lazy="raise")
+    __table_args__ = (
+        _one_of("status", "planned", "running", "done", "interrupted", "failed"),
+        Index(None, "experiment_id", "created_at"),
+    )
+
+
+class Arm(Base):
+    """A full configuration within a run."""
+
+    __tablename__ = "arm"
+    id: Mapped[str] = _id()
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    name: Mapped[str]
+    is_control: Mapped[bool]
+    config_sha256: Mapped[str]
+    fingerprint: Mapped[str | None]  # config + checkpoint digests + versions; known after preflight
+    engine: Mapped[str]
+    engine_version: Mapped[str | None]
+    checkpoint_id: Mapped[str | None] = mapped_column(ForeignKey("checkpoint.id"))
+    draft_checkpoint_id: Mapped[str | None] = mapped_column(ForeignKey("checkpoint.id"))
+    draft: Mapped[str | None]  # the drafting checkpoint's name
+    block_size: Mapped[int | None]  # verify width: tokens checked by one pass; NULL for plain decoding
+    drafted_per_step: Mapped[int | None]
+    engine_setting: Mapped[dict[str, Any]]  # the width in the engine's own word, as {"num_draft_tokens": 3}
+    temperature: Mapped[float | None]
+    config: Mapped[dict[str, Any]]  # resolved, redacted
+    load_s: Mapped[float | None]
+    active_memory_bytes: Mapped[int | None]
+    state: Mapped[str]  # active | dropped
+    state_reason: Mapped[str | None]
+    __table_args__ = (
+        UniqueConstraint("run_id", "name"),
+        _one_of("state", "active", "dropped"),
+        Index(None, "fingerprint"),
+    )
+
+
+class Round(Base):
+    """Every arm once, in an order drawn at random. A round that was cut short is replayed whole as a new attempt."""
+
+    __tablename__ = "round"
+    id: Mapped[str] = _id()
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    index: Mapped[int]  # 0-based
+    attempt: Mapped[int]  # 0-based
+    prompt_id: Mapped[str | None]  # by prompt: the round's prompt; by workload: NULL
+    order: Mapped[list[Any]]  # arms' labels as drawn
+    __table_args__ = (UniqueConstraint("run_id", "index", "attempt"),)
+
+
+class Trial(Base):
+    """One arm run once: in a round, as a warm-up, or as a control run at an end of the run."""
+
+    __tablename__ = "trial"
+    id: Mapped[str] = _id()
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    arm_id: Mapped[str] = mapped_column(ForeignKey("arm.id", ondelete="CASCADE"))
+    round_id: Mapped[str | None] = mapped_column(ForeignKey("round.id", ondelete="CASCADE"))
+    environment_id: Mapped[str | None] = mapped_column(ForeignKey("environment.id"))
+    kind: Mapped[str]
+    is_aa: Mapped[bool]  # the control's second entry in the round
+    sequence: Mapped[int]  # the trial's number in the schedule, 0-based
+    position: Mapped[int | None]  # within the round, 0-based
+    seed: Mapped[int]
+    started_at: Mapped[dt.datetime]
+    wall_s: Mapped[float | None]
+    monotonic_s: Mapped[float | None]
+    gate_wait_s: Mapped[float | None]
+    status: Mapped[str]
+    error_kind: Mapped[str | None]
+    error_message: Mapped[str | None]
+    excluded_reason: Mapped[str | None]  # why the audit leaves it out; set by rule, never by the trial's speed
+    thermal_before: Mapped[int | None]
+    thermal_max: Mapped[int | None]
+    thermal_after: Mapped[int | None]
+    thermal_reason: Mapped[str | None]  # why a thermal level is missing
+    power_source: Mapped[str | None]
+    power_reason: Mapped[str | None]
+    log_path: Mapped[str | None]
+
+    generations: Mapped[list["Generation"]] = relationship(
+        lazy="raise", order_by="Generation.position", cascade="all, delete-orphan", passive_deletes=True
+    )
+    telemetry: Mapped[list["Telemetry"]] = relationship(
+        lazy="raise", cascade="all, delete-orphan", passive_deletes=True
+    )
+    __table_args__ = (
+        _one_of("kind", "preflight", "warmup", "bracket", "measured"),
+        _one_of("status", "done", "invalid", "excluded", "interrupted"),
+        Index(None, "run_id", "sequence"),
+        Index(None, "arm_id", "started_at"),
+    )
+
+
+class Generation(Base):
+    """One prompt turn inside a trial. Raw stamps and text are kept; every rate can be computed again from them."""
+
+    __tablename__ = "generation"
+    id: Mapped[str] = _id()
+    trial_id: Mapped[str] = mapped_column(ForeignKey("trial.id", ondelete="CASCADE"))
+    position: Mapped[int]  # within the trial, 0-based: prompts and their turns in order
+    prompt_id: Mapped[str]
+    workload: Mapped[str]
+    prompt_class: Mapped[str]
+    turn: Mapped[int]  # 0-based
+    prompt_sha256: Mapped[str]  # of the prompt's token ids
+    started_at: Mapped[dt.datetime]
+    prompt_tokens: Mapped[int]
+    cached_tokens: Mapped[int | None]
+    completion_tokens: Mapped[int]
+    finish_reason: Mapped[str]
+    ttft_s: Mapped[float | None]
+    prefill_tps: Mapped[float | None]
+    decode_tps: Mapped[float | None]
+    end_to_end_tps: Mapped[float | None]
+    total_s: Mapped[float | None]
+    drafted: Mapped[int | None]
+    accepted: Mapped[int | None]
+    verify_steps: Mapped[int | None]
+    accept_length: Mapped[float | None]
+    acceptance_rate: Mapped[float | None]
+    requested: Mapped[bool | None]
+    engaged: Mapped[bool | None]
+    useful: Mapped[bool | None]
+    engine_prefill_tps: Mapped[float | None]
+    engine_decode_tps: Mapped[float | None]
+    engine_gap: Mapped[float | None]  # engine's decode rate over ours, minus 1, after their definitions are made equal
+    flags: Mapped[list[Any]]  # contradictions and oddities, as codes
+    peak_memory_bytes: Mapped[int | None]
+    cpu_s: Mapped[float | None]
+    text: Mapped[str]
+    text_sha256: Mapped[str]
+    token_ids: Mapped[list[Any]]
+    token_ids_sha256: Mapped[str]
+    stamps_us: Mapped[list[Any]]  # microseconds since the request's start, one a token
+    steps: Mapped[list[Any] | None]  # speculation: [drafted, accepted, committed] a verify step
+
+    evidence: Mapped[list["Evidence"]] = relationship(lazy="raise", cascade="all, delete-orphan", passive_deletes=True)
+    __table_args__ = (
+        UniqueConstraint("trial_id", "position"),
+        CheckConstraint("completion_tokens >= 0", name="completion_tokens_natural"),
+        CheckConstraint("accepted IS NULL OR accepted <= drafted", name="accepted_at_most_drafted"),
+    )
+
+
+class Evidence(Base):
+    """A sign that a mechanism did or did not run on one generation."""
+
+    __tablename__ = "evidence"
+    id: Mapped[str] = _id()
+    generation_id: Mapped[str] = mapped_column(ForeignKey("generation.id", ondelete="CASCADE"))
+    mechanism: Mapped[str]
+    requested: Mapped[bool]
+    engaged: Mapped[bool | None]
+    useful: Mapped[bool | None]
+    source: Mapped[str]
+    text: Mapped[str]
+    drafted: Mapped[int | None]
+    accepted: Mapped[int | None]
+    __table_args__ = (Index(None, "generation_id"),)
+
+
+class Telemetry(Base):
+    """One reading of the machine around a trial; value or reason."""
+
+    __tablename__ = "telemetry"
+    id: Mapped[str] = _id()
+    trial_id: Mapped[str] = mapped_column(ForeignKey("trial.id", ondelete="CASCADE"))
+    phase: Mapped[str]
+    field: Mapped[str]
+    value: Mapped[float | None]
+    value_text: Mapped[str | None]
+    source: Mapped[str | None]
+    reason: Mapped[str | None]
+    __table_args__ = (
+        _one_of("phase", "before", "during", "after"),
+        CheckConstraint("value IS NOT NULL OR value_text IS NOT NULL OR reason IS NOT NULL", name="value_or_reason"),
+        Index(None, "trial_id"),
+    )
+
+
+class Audit(Base):
+    """One judgement of a run by one version of the method."""
+
+    __tablename__ = "audit"
+    id: Mapped[str] = _id()
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    created_at: Mapped[dt.datetime]
+    method_version: Mapped[str]
+    metric: Mapped[str]
+    alpha: Mapped[float]
+    margin: Mapped[float]
+    seed: Mapped[int]
+    drift: Mapped[float | None]  # last bracket control over the first, minus 1
+    drift_reason: Mapped[str | None]
+    summary: Mapped[str]
+
+    comparisons: Mapped[list["Comparison"]] = relationship(
+        lazy="raise", order_by="Comparison.position", cascade="all, delete-orphan", passive_deletes=True
+    )
+    __table_args__ = (Index(None, "run_id", "created_at"),)
+
+
+class Comparison(Base):
+    """A treatment against the control, in one prompt class or over all."""
+
+    __tablename__ = "comparison"
+    id: Mapped[str] = _id()
+    audit_id: Mapped[str] = mapped_column(ForeignKey("audit.id", ondelete="CASCADE"))
+    position: Mapped[int]
+    treatment: Mapped[str]
+    control: Mapped[str]
+    prompt_class: Mapped[str | None]  # NULL: over all
+    turn: Mapped[int | None]  # NULL: all turns
+    metric: Mapped[str]
+    verdict: Mapped[str]
+    direction: Mapped[str | None]
+    ratio: Mapped[float | None]
+    ci_low: Mapped[float | None]
+    ci_high: Mapped[float | None]
+    p_value: Mapped[float | None]
+    rounds: Mapped[int]
+    wins: Mapped[int | None]
+    aa_ratio: Mapped[float | None]
+    aa_low: Mapped[float | None]
+    aa_high: Mapped[float | None]
+    engaged_share: Mapped[float | None]  # of the treatment's generations, those with evidence of engagement
+    reasons: Mapped[list[Any]]  # codes, each with its words
+    __table_args__ = (
+        UniqueConstraint("audit_id", "position"),
+        _one_of(
+            "verdict",
+            "supported",
+            "no_difference",
+            "could_be_drift",
+            "not_engaged",
+            "confounded",
+            "underpowered",
+        ),
+    )

@@ -1,0 +1,33 @@
+"""What can go wrong, and the exit code that says so.
+
+    InterlaceError
+    ├── InputError         2   the user's configuration, file or option; nothing ran
+    ├── IncompleteError    3   the run is unfinished and can be resumed
+    └── RefusedError       4   the environment: memory, orphan, power, database version
+
+A message says what, where and the remedy, in one line.
+"""
+
+
+class InterlaceError(Exception):
+    """Root of the errors that a command reports in one line."""
+
+    exit_code = 1
+
+
+class InputError(InterlaceError):
+    """Bad input; found before anything ran."""
+
+    exit_code = 2
+
+
+class IncompleteError(InterlaceError):
+    """The run stopped early; what is finished is stored."""
+
+    exit_code = 3
+
+
+class RefusedError(InterlaceError):
+    """This machine, as it is now, cannot run it."""
+
+    exit_code = 4

@@ -1,0 +1,146 @@
+"""The plan: what will run, as frozen values. Composed once, hashed, stored before the first trial.
+
+A plan holds everything that a run needs: the arms' resolved configuration, the prompts themselves, the design and the
+seed. Editing YAML or a prompt file later changes nothing. The order of the trials is not stored in the plan: it is a
+pure function of it (`orchestrator.schedule`).
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """A named full configuration: checkpoint x engine x engine settings x sampling. Plain JSON values inside."""
+
+    name: str  # unique within the plan, short, made of what differs between the arms
+    checkpoint: dict[str, Any]  # conf.schema.CheckpointConfig, resolved
+    engine: dict[str, Any]  # conf.schema.EngineConfig or one of its kinds, with `_target_`, resolved
+    sampling: dict[str, Any]
+    draft: dict[str, Any] | None  # the drafting checkpoint's configuration
+
+    @property
+    def config_sha256(self) -> str:
+        """Hash of the resolved configuration, its name left out."""
+        body = asdict(self)
+        del body["name"]
+        return sha256_of(body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One conversation to hold: one turn or several."""
+
+    id: str  # unique within the plan: workload/index or the file's own id
+    workload: str
+    prompt_class: str
+    turns: tuple[tuple[dict[str, str], ...], ...]  # OpenAI messages added before each answer
+    max_tokens: int
+
+    @property
+    def sha256(self) -> str:
+        return sha256_of({"turns": self.turns, "max_tokens": self.max_tokens})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """See conf.schema.DeadlineConfig."""
+
+    load_s: float = 900.0
+    first_token_s: float = 900.0
+    inter_token_s: float = 60.0
+    total_s: float = 3600.0
+    teardown_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """See conf.schema.DesignConfig; here every choice is made: no `auto`, no null rounds."""
+
+    rounds: int
+    seed: int
+    metric: str
+    alpha: float
+    margin: float
+    aa: bool
+    bracket: bool
+    interleave_by: str  # prompt | workload
+    residency: str  # resident | swap
+    warmups: int
+    evidence: str  # require | record
+    on_preflight_failure: str  # stop | drop
+    deadlines: Deadlines = field(default_factory=Deadlines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """See conf.schema.GateConfig."""
+
+    cooldown_s: float = 0.0
+    thermal_level_max: int = 0
+    timeout_s: float = 420.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A run before it runs."""
+
+    version: int = PLAN_VERSION
+    interlace_version: str
+    experiment: str
+    command: tuple[str, ...]  # the overrides as given, for the record
+    arms: tuple[Arm, ...]
+    control: str  # an arm's name
+    prompts: tuple[Prompt, ...]
+    design: Design
+    gate: Gate
+    notes: tuple[str, ...] = ()  # what composing decided for the user: merged arms, settings that did not apply
+
+    @property
+    def sha256(self) -> str:
+        return sha256_of(asdict(self))
+
+    @property
+    def workload_sha256(self) -> str:
+        """Identity of the prompt set."""
+        return sha256_of([prompt.sha256 for prompt in self.prompts])
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value: keys sorted, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def sha256_of(value: Any) -> str:
+    """SHA-256 of the canonical JSON, in hex."""
+    return hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()
+
+
+def dump(plan: Plan) -> str:
+    """The plan as stored."""
+    return canonical_json(asdict(plan))
+
+
+def load(text: str) -> Plan:
+    """The plan that `dump` wrote.
+
+    Raises:
+        ValueError: of another version.
+    """
+    body = json.loads(text)
+    if body["version"] != PLAN_VERSION:
+        raise ValueError(f"plan version {body['version']}; this interlace reads version {PLAN_VERSION}")
+    body["arms"] = tuple(Arm(**arm) for arm in body["arms"])
+    body["prompts"] = tuple(
+        Prompt(**(prompt | {"turns": tuple(tuple(turn) for turn in prompt["turns"])})) for prompt in body["prompts"]
+    )
+    deadlines = Deadlines(**body["design"].pop("deadlines"))
+    body["design"] = Design(**body["design"], deadlines=deadlines)
+    body["gate"] = Gate(**body["gate"])
+    body["command"] = tuple(body["command"])
+    body["notes"] = tuple(body["notes"])
+    return Plan(**body)
