@@ -1,0 +1,175 @@
+"""What every engine is: the seam between the worker's loop and whatever runs a model.
+
+The loop calls, in this order, all from one thread:
+
+    engine = Engine(settings=..., checkpoint=..., draft=..., sampling=...)
+    engine.load()
+    for each conversation:
+        engine.start_conversation()
+        for each turn:
+            engine.prepare(request)     not timed: the chat template, tokenising, which cache to use
+            engine.stream()             timed by the loop: exhausted to the end
+            engine.finish()             not timed: the text, the counts, the evidence
+            engine.settle()             not timed, also after an error: nothing may run on into the next turn
+    engine.close()
+
+Standard library only: engines import their packages in `load`, never at import time.
+"""
+
+import hashlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from workers.errors import EngineError, FaultKind
+from workers.protocol import Evidence
+from workers.stopwatch import Clock
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadInfo:
+    """What an engine says of itself once it is ready. The loading time is the loop's to measure."""
+
+    simulated: bool = False
+    active_memory_bytes: int | None = None
+    peak_memory_bytes: int | None = None
+    # The width, normalised: mlx-lm's num_draft_tokens k, DFlash's block_size k + 1 and mtplx's speculative_depth k
+    # all are drafted_per_step k and verify_width k + 1.
+    drafted_per_step: int | None = None  # None: plain decoding
+    verify_width: int | None = 1
+    engine_setting: Mapping[str, Any] = field(default_factory=dict)  # the width in the engine's own word
+    engine_version: str | None = None
+    device: Mapping[str, Any] = field(default_factory=dict)  # what the engine's package says of the device
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """One turn to answer."""
+
+    messages: Sequence[Mapping[str, str]]  # the whole conversation so far, the assistant's earlier answers included
+    turn: int  # 0-based
+    max_tokens: int
+    seed: int
+    # For a simulated clock only: position in the run (0-based), its length, the kind of prompt.
+    sequence: int = 0
+    sequence_total: int = 1
+    prompt_class: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResult:
+    """What came of one turn. The times are the stopwatch's."""
+
+    token_ids: Sequence[int]  # a final end-of-sequence token included
+    text: str  # without the end-of-sequence token's text
+    finish_reason: str  # stop | length
+    prompt_tokens: int  # the whole prompt's, cached ones included
+    cached_tokens: int | None  # of these, taken from the prefix cache; None: cannot tell
+    prompt_sha256: str  # `sha256_of_ids` of the whole prompt
+    evidence: Sequence[Evidence]  # one a mechanism, at least one
+    # How many tokens each tick of `stream` brought; None: one each.
+    tokens_per_stamp: Sequence[int] | None = None
+    # For each verify step (drafted, accepted, committed): proposed tokens, proposed tokens that were committed, tokens
+    # committed (the target's own included). The token that prefill yields belongs to no step. accepted <= drafted;
+    # accepted <= committed <= accepted + 1; a last step may be cut by max_tokens or by the end of the text. None:
+    # plain decoding.
+    steps: Sequence[tuple[int, int, int]] | None = None
+    engine_prefill_tps: float | None = None  # the engine's own figures, as it defines them
+    engine_decode_tps: float | None = None
+    peak_memory_bytes: int | None = None
+
+
+class Engine(ABC):
+    """One arm's engine. Every error that it can foresee is an `EngineError` with its kind and the remedy.
+
+    Args:
+        settings: the engine's own settings; a name that it does not know is an `unsupported_setting`.
+        checkpoint, draft, sampling: as in `workers.protocol.Load`.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, Any],
+        checkpoint: Mapping[str, Any],
+        draft: Mapping[str, Any] | None,
+        sampling: Mapping[str, Any],
+    ) -> None:
+        self.settings = settings
+        self.checkpoint = checkpoint
+        self.draft = draft
+        self.sampling = sampling
+
+    @property
+    def clock(self) -> Clock:
+        """Monotonic nanoseconds. Only an engine that measures nothing has a clock of its own."""
+        return time.perf_counter_ns
+
+    @abstractmethod
+    def load(self) -> LoadInfo:
+        """Get ready for the first request.
+
+        Raises:
+            EngineError: with the kind of what is missing, broken or does not fit together.
+        """
+
+    @abstractmethod
+    def start_conversation(self) -> None:
+        """Forget the conversation so far, its prefix cache included."""
+
+    @abstractmethod
+    def prepare(self, request: TurnRequest) -> None:
+        """Everything before the first model call: messages to token ids, choice of the prefix cache."""
+
+    @abstractmethod
+    def stream(self) -> Iterator[None]:
+        """Answer the prepared turn, prefill included; one tick each time that new tokens have been EVALUATED.
+
+        The loop stamps each tick and does nothing else with it. The engine keeps the token ids and whatever else
+        `finish` needs, and leaves decoding the text to `finish`.
+        """
+
+    @abstractmethod
+    def finish(self) -> TurnResult:
+        """The turn that `stream` ended."""
+
+    def settle(self) -> None:
+        """Wait until the device is idle and drop what belongs to one turn only. Called after every turn."""
+        return
+
+    def close(self) -> None:
+        """Let go of everything; the process ends next."""
+        return
+
+
+SettingsT = TypeVar("SettingsT", bound="DataclassInstance")
+
+
+def sha256_of_ids(token_ids: Iterable[int]) -> str:
+    """A prompt's identity: SHA-256 of its token ids in decimal, comma between them."""
+    return hashlib.sha256(",".join(map(str, token_ids)).encode("ascii")).hexdigest()
+
+
+def parse_settings(kind: type[SettingsT], settings: Mapping[str, Any], *, engine: str) -> SettingsT:
+    """The settings as the engine's own (data)class of them; missing ones take its defaults.
+
+    Raises:
+        EngineError: a name that the class has no field for, or a missing one without a default.
+    """
+    known = [f.name for f in fields(kind)]
+    if unknown := sorted(set(settings) - set(known)):
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            f"engine {engine} does not know {', '.join(unknown)}",
+            remedy=f"it has {', '.join(known)}",
+        )
+    try:
+        return kind(**settings)
+    except TypeError as error:
+        raise EngineError(FaultKind.unsupported_setting, f"engine {engine}: {error}") from error

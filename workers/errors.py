@@ -1,0 +1,126 @@
+"""What can go wrong in and with a worker, as a few kinds.
+
+    WorkerError
+    ├── EngineError    raised in the worker: an engine says what it cannot do, and the remedy
+    └── WorkerFault    raised in the parent: what the worker did instead of answering
+
+Standard library only. The kinds are stored with a trial, so a name never changes its meaning.
+"""
+
+import signal
+from enum import StrEnum
+
+from workers.protocol import Generation
+
+
+class FaultKind(StrEnum):
+    """Why a worker's answer is missing."""
+
+    load_failed = "load_failed"
+    checkpoint_missing = "checkpoint_missing"
+    checkpoint_corrupt = "checkpoint_corrupt"
+    tokenizer_mismatch = "tokenizer_mismatch"  # draft and target read text differently
+    cache_not_trimmable = "cache_not_trimmable"  # rejected tokens cannot be taken back
+    unsupported_setting = "unsupported_setting"
+    generation_failed = "generation_failed"
+    zero_tokens = "zero_tokens"  # answered without one token
+    out_of_memory = "out_of_memory"
+    gpu_timeout = "gpu_timeout"  # one command buffer ran too long
+    gpu_interactivity = "gpu_interactivity"  # stopped because it held up the screen
+    gpu_submissions_ignored = "gpu_submissions_ignored"  # refused after this process's earlier faults
+    crashed = "crashed"  # ended by a signal, or with an exit status that is not 0
+    exited_without_record = "exited_without_record"  # status 0, or a closed channel, with the answer missing
+    hung_load = "hung_load"
+    hung_first_token = "hung_first_token"
+    hung_inter_token = "hung_inter_token"
+    too_long = "too_long"  # the whole request took longer than its deadline
+    garbage = "garbage"  # bytes on the channel that are no message, or one that is not due
+
+
+class WorkerError(Exception):
+    """Root of this package's errors."""
+
+
+class EngineError(WorkerError):
+    """An engine cannot do what was asked.
+
+    Args:
+        kind: what kind of fault it is.
+        message: what and where, in one line.
+        remedy: what the user can do, in one line; empty where nobody knows one.
+    """
+
+    def __init__(self, kind: FaultKind, message: str, *, remedy: str = "") -> None:
+        super().__init__(f"{message}; {remedy}" if remedy else message)
+        self.kind = kind
+        self.remedy = remedy
+
+
+class WorkerFault(WorkerError):
+    """A worker did not answer as it should.
+
+    Attributes:
+        kind: what kind of fault it is.
+        log_tail: the last lines of the worker's log.
+        detail: the worker's traceback, where it sent one.
+        generations: the turns that were answered before the fault.
+        alive: the process goes on and takes further requests; else it and its children are ended.
+    """
+
+    def __init__(
+        self,
+        kind: FaultKind,
+        message: str,
+        *,
+        log_tail: str = "",
+        detail: str = "",
+        generations: tuple[Generation, ...] = (),
+        alive: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.log_tail = log_tail
+        self.detail = detail
+        self.generations = generations
+        self.alive = alive
+
+
+# Metal's causes by the name that the system gives them (IOGPU's callback errors), and MLX's own words for a failed
+# allocation. The first match counts.
+_SIGNS: tuple[tuple[str, FaultKind], ...] = (
+    ("kIOGPUCommandBufferCallbackErrorOutOfMemory", FaultKind.out_of_memory),
+    ("kIOGPUCommandBufferCallbackErrorTimeout", FaultKind.gpu_timeout),
+    ("kIOGPUCommandBufferCallbackErrorImpactingInteractivity", FaultKind.gpu_interactivity),
+    ("kIOGPUCommandBufferCallbackErrorSubmissionsIgnored", FaultKind.gpu_submissions_ignored),
+    ("Insufficient Memory", FaultKind.out_of_memory),
+    ("[metal::malloc]", FaultKind.out_of_memory),
+    ("[malloc] Unable to allocate", FaultKind.out_of_memory),
+    ("Attempting to allocate", FaultKind.out_of_memory),
+    ("std::bad_alloc", FaultKind.out_of_memory),
+)
+
+
+def classify_text(text: str) -> FaultKind | None:
+    """The kind that an error's or a log's words name, or None where they name none."""
+    return next((kind for sign, kind in _SIGNS if sign in text), None)
+
+
+def classify(error: BaseException, *, default: FaultKind) -> FaultKind:
+    """The kind of an error that an engine let through."""
+    if isinstance(error, EngineError):
+        return error.kind
+    if isinstance(error, MemoryError):
+        return FaultKind.out_of_memory
+    return classify_text(str(error)) or default
+
+
+def describe_exit(returncode: int) -> str:
+    """A process's end in words, as `Popen.returncode` gives it: negative for a signal."""
+    if returncode >= 0:
+        return f"exit status {returncode}"
+    try:
+        name = signal.Signals(-returncode).name
+    except ValueError:
+        name = "unknown"
+    hint = "; the system does this when memory runs out" if returncode == -signal.SIGKILL else ""
+    return f"signal {-returncode} ({name}){hint}"

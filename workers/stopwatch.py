@@ -1,0 +1,42 @@
+"""The one stopwatch: it stamps every engine's tokens, after their evaluation, with the same few instructions."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+Clock = Callable[[], int]  # monotonic nanoseconds
+
+
+class Stopwatch:
+    """Stamps what a stream brings, as it comes.
+
+    Per stamp: one clock call and one list append. `stamps_ns` may be read from another thread while it grows.
+    """
+
+    __slots__ = ("_clock", "stamps_ns", "started_ns")
+
+    def __init__(self, clock: Clock = time.perf_counter_ns) -> None:
+        self._clock = clock
+        self.started_ns = 0
+        self.stamps_ns: list[int] = []
+
+    def time(self, stream: Iterable[None]) -> None:
+        """Exhaust the stream; the start is stamped before its first instruction."""
+        clock, append = self._clock, self.stamps_ns.append
+        self.started_ns = clock()
+        for _ in stream:
+            append(clock())
+
+    def stamps_us(self, tokens_per_stamp: Sequence[int] | None = None) -> list[int]:
+        """One stamp a token, in microseconds since the start.
+
+        Args:
+            tokens_per_stamp: how many tokens each stamp brought; None: one each. Tokens that one evaluation brought
+                together share its stamp.
+
+        Raises:
+            ValueError: not one count a stamp.
+        """
+        since_start = [(stamp - self.started_ns + 500) // 1000 for stamp in self.stamps_ns]
+        if tokens_per_stamp is None:
+            return since_start
+        return [stamp for stamp, count in zip(since_start, tokens_per_stamp, strict=True) for _ in range(count)]
