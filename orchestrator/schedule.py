@@ -1,0 +1,210 @@
+"""The order of everything that a run does: a pure function of the plan, the same on every machine.
+
+The randomisation test of `orchestrator.effects` is exact because each round's order is a uniform draw, so the draw has
+to be exactly that, and repeatable. Python's own `random` promises its sequence only for some methods and versions;
+this module draws from SHA-256 in counter mode instead, which has no version.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from orchestrator.errors import InputError
+from orchestrator.plan import Plan, Prompt
+
+T = TypeVar("T")
+
+# Stored with every run: the test of its effects re-draws from this distribution.
+ORDER_DISTRIBUTION = "uniform-permutation/sha256-ctr-v1"
+
+# The control's second entry in a round. No arm may bear this name.
+AA_LABEL = "A/A"
+
+Kind = Literal["warmup", "bracket", "measured"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledTrial:
+    """One arm to run once."""
+
+    sequence: int  # 0-based, over the whole run
+    kind: Kind
+    round: int | None  # 0-based; None outside the rounds
+    position: int | None  # 0-based, within the round
+    label: str  # the arm's name, or AA_LABEL
+    arm: str  # the arm's name
+    is_aa: bool
+    prompt_ids: tuple[str, ...]
+    seed: int  # of the sampling: equal for all arms of a round
+
+
+def draw_rounds(arms: Sequence[str], rounds: int, seed: int) -> list[list[str]]:
+    """The random orders: `rounds` lists, each holding every arm once, all orders equally likely.
+
+    Distribution "uniform-permutation/sha256-ctr-v1": block i of the stream is SHA-256 of the ASCII text
+    `interlace|order|SEED|i` (decimals), read as eight big-endian 32-bit words. A number below n is a word modulo n;
+    words at or above the largest multiple of n are thrown away, so that no remainder is favoured. Each round is a
+    Fisher-Yates shuffle of the arms as given, from the last place down; rounds take the words one after the other,
+    so that fewer rounds are a prefix of more.
+
+    Raises:
+        ValueError: no arms, an arm named twice, or a negative number of rounds.
+    """
+    if not arms:
+        raise ValueError("no arms to order: give at least one")
+    if twice := [arm for arm, count in Counter(arms).items() if count > 1]:
+        raise ValueError(f"arms named twice: {twice}; a round holds each arm once, so give them different names")
+    if rounds < 0:
+        raise ValueError(f"{rounds} rounds: give zero or more")
+    words = _words("order", seed)
+    return [_shuffled(arms, words) for _ in range(rounds)]
+
+
+def minimum_rounds(alpha: float) -> int:
+    """The fewest rounds whose exchanges can reach the level: the smallest R with 2 / 2**R <= alpha.
+
+    Raises:
+        ValueError: alpha is not between 0 and 1.
+    """
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha={alpha}: give a level between 0 and 1, such as 0.05")
+    rounds = 1
+    while 2.0 ** (1 - rounds) > alpha:
+        rounds += 1
+    return rounds
+
+
+def labels(plan: Plan) -> tuple[str, ...]:
+    """What a round holds: every arm, and the control once more when the design asks for it.
+
+    Raises:
+        InputError: an arm bears the label of the control's second entry, or the control is no arm.
+    """
+    names = tuple(arm.name for arm in plan.arms)
+    if plan.control not in names:
+        raise InputError(f"control={plan.control}: no such arm; choose one of {', '.join(names)}")
+    if AA_LABEL in names:
+        raise InputError(f"an arm is named {AA_LABEL!r}, the label of the control's second entry: rename it")
+    return (*names, AA_LABEL) if plan.design.aa else names
+
+
+def prompt_rounds(plan: Plan) -> list[tuple[str, ...]]:
+    """The prompts of each round.
+
+    By workload a round holds the whole prompt set in the plan's order. By prompt it holds one prompt: prompts are
+    dealt in passes, each pass holding every prompt once in a random order, so that after any number of rounds no
+    prompt is more than one round ahead of another.
+
+    Raises:
+        InputError: the plan has no prompts.
+    """
+    prompts = tuple(prompt.id for prompt in plan.prompts)
+    if not prompts:
+        raise InputError("the plan has no prompts: choose a workload with at least one")
+    rounds = plan.design.rounds
+    if plan.design.interleave_by == "workload":
+        return [prompts] * rounds
+    words = _words("prompts", plan.design.seed)
+    dealt: list[str] = []
+    while len(dealt) < rounds:
+        dealt += _shuffled(prompts, words)
+    return [(prompt,) for prompt in dealt[:rounds]]
+
+
+def rounds_by_class(plan: Plan) -> dict[str, int]:
+    """In how many rounds each prompt class is measured, classes in the plan's order."""
+    classes = {prompt.id: prompt.prompt_class for prompt in plan.prompts}
+    counts = dict.fromkeys(classes.values(), 0)
+    for prompts in prompt_rounds(plan):
+        for prompt_class in {classes[prompt] for prompt in prompts}:
+            counts[prompt_class] += 1
+    return counts
+
+
+def build_schedule(plan: Plan) -> tuple[ScheduledTrial, ...]:
+    """Every trial of the run in order: warm-ups, a control run, the rounds, a control run.
+
+    Warm-ups go arm by arm, so that a model is loaded once for them; `design.warmups` generations of the first prompt
+    of each workload. The control runs at both ends hold the whole prompt set and are sampled with the same seed, so
+    that what differs between them is the machine.
+
+    Raises:
+        InputError: see `labels` and `prompt_rounds`.
+    """
+    trials: list[ScheduledTrial] = []
+    for kind, round_, position, label, prompt_ids in _slots(plan):
+        is_aa = label == AA_LABEL
+        trials.append(
+            ScheduledTrial(
+                sequence=len(trials),
+                kind=kind,
+                round=round_,
+                position=position,
+                label=label,
+                arm=plan.control if is_aa else label,
+                is_aa=is_aa,
+                prompt_ids=prompt_ids,
+                seed=_sampling_seed(plan.design.seed, kind, round_),
+            )
+        )
+    return tuple(trials)
+
+
+_Slot = tuple[Kind, int | None, int | None, str, tuple[str, ...]]
+
+
+def _slots(plan: Plan) -> Iterator[_Slot]:
+    entries = labels(plan)
+    rounds = prompt_rounds(plan)
+    everything = tuple(prompt.id for prompt in plan.prompts)
+    bracket: list[_Slot] = [("bracket", None, None, plan.control, everything)] if plan.design.bracket else []
+    for arm in plan.arms:
+        for first in _first_of_each_workload(plan.prompts):
+            for _ in range(plan.design.warmups):
+                yield "warmup", None, None, arm.name, (first,)
+    yield from bracket
+    orders = draw_rounds(entries, len(rounds), plan.design.seed)
+    for index, (order, prompt_ids) in enumerate(zip(orders, rounds, strict=True)):
+        for position, label in enumerate(order):
+            yield "measured", index, position, label, prompt_ids
+    yield from bracket
+
+
+def _first_of_each_workload(prompts: Sequence[Prompt]) -> list[str]:
+    first: dict[str, str] = {}
+    for prompt in prompts:
+        first.setdefault(prompt.workload, prompt.id)
+    return list(first.values())
+
+
+def _sampling_seed(seed: int, kind: Kind, round_: int | None) -> int:
+    """Below 2**31, so that it fits any generator and any database's integer."""
+    text = f"interlace|sampling|{seed}|{kind}|{round_}"
+    return int.from_bytes(hashlib.sha256(text.encode("ascii")).digest()[:4], "big") >> 1
+
+
+def _words(purpose: str, seed: int) -> Iterator[int]:
+    """An endless stream of 32-bit words; another purpose gives an independent stream."""
+    block = 0
+    while True:
+        digest = hashlib.sha256(f"interlace|{purpose}|{seed}|{block}".encode("ascii")).digest()
+        for start in range(0, 32, 4):
+            yield int.from_bytes(digest[start : start + 4], "big")
+        block += 1
+
+
+def _below(n: int, words: Iterator[int]) -> int:
+    usable = 2**32 - 2**32 % n
+    while (word := next(words)) >= usable:
+        pass
+    return word % n
+
+
+def _shuffled(items: Sequence[T], words: Iterator[int]) -> list[T]:
+    order = list(items)
+    for last in range(len(order) - 1, 0, -1):
+        chosen = _below(last + 1, words)
+        order[last], order[chosen] = order[chosen], order[last]
+    return order
