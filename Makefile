@@ -1,0 +1,87 @@
+# Two commands matter: `make quickstart` runs the main job, `make test` passes the tests. Each does all the set-up
+# itself, with uv if it is there and with pip otherwise, and is safe to repeat.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
+UV := $(shell command -v uv 2>/dev/null)
+
+ifdef UV
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+CREATE := $(UV) venv --quiet --allow-existing --python
+else
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+CREATE := $(PYTHON) -m venv
+endif
+
+.PHONY: help quickstart setup test test-fast check lint format types migrations verify-quickstart lock clean
+
+help:
+	@echo "make quickstart  a real model, three arms, interleaved, stored, audited (a few minutes)"
+	@echo "make test        all tests            make test-fast  without the slow ones"
+	@echo "make check       what CI runs         make format     let ruff rewrite"
+
+# ---- set-up -------------------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "interlace needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python"; exit 2; }
+ifdef UV
+	$(CREATE) $(PYTHON) $(VENV)
+else
+	$(CREATE) $(VENV)
+endif
+
+$(VENV)/.runtime: requirements.lock pyproject.toml | $(BIN)/python
+	$(INSTALL) --require-hashes -r requirements.lock
+	$(INSTALL) --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+	$(INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+setup: $(VENV)/.dev
+
+# ---- the main job -------------------------------------------------------------------------------------------------
+
+quickstart: $(VENV)/.runtime
+	$(BIN)/interlace checkpoint import smollm2
+	$(BIN)/interlace run sweep=quickstart
+
+# ---- checks: the same here, in pre-commit and in CI -----------------------------------------------------------------
+
+check: lint types migrations test verify-quickstart
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+migrations: $(VENV)/.dev
+	$(BIN)/python -m migrations.verify
+
+test: $(VENV)/.dev
+	$(BIN)/pytest
+
+test-fast: $(VENV)/.dev
+	$(BIN)/pytest -m "not slow"
+
+verify-quickstart: $(VENV)/.dev
+	.ci/verify-quickstart
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The locks hold for every platform and Python that the project supports; hashes pin the files.
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--no-emit-find-links pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--no-emit-find-links pyproject.toml --group dev -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

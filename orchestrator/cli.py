@@ -1,0 +1,212 @@
+"""The command line. Commands only: each loads what it needs when it is called, so that `--help` costs nothing.
+
+Exit codes: 0 done; 1 a verdict that `--fail-on` names; 2 bad input; 3 run incomplete (resumable); 4 environment
+refused; 130 interrupted.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+EXIT_INTERRUPTED = 130
+VERDICTS = ("supported", "no_difference", "could_be_drift", "not_engaged", "confounded", "underpowered")
+
+Command = Callable[..., Any]
+
+
+def _overrides(command: Command) -> Command:
+    """The arguments of every command that composes a plan."""
+    command = click.argument("overrides", nargs=-1, metavar="[OVERRIDES]...")(command)
+    return click.option(
+        "--config-dir",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="A folder with your own groups: DIR/checkpoint/mine.yaml becomes checkpoint=mine.",
+    )(command)
+
+
+def _fail_on(command: Command) -> Command:
+    return click.option(
+        "--fail-on",
+        multiple=True,
+        type=click.Choice(VERDICTS),
+        help="Exit with 1 when a comparison over all prompts has this verdict. Repeatable.",
+    )(command)
+
+
+def _db(command: Command) -> Command:
+    return click.option(
+        "--db", "url", metavar="URL", help="The database. Default: INTERLACE_DB, else your data folder."
+    )(command)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog="Documentation: README.md and docs/.")
+@click.version_option(package_name="interlace", message="%(package)s %(version)s")
+def cli() -> None:
+    """Which setting is really faster, and could the result be drift?
+
+    OVERRIDES are Hydra's: a line that you would give to --multirun becomes the
+    arms of one interleaved run, as in
+
+      interlace run checkpoint=smollm2-8bit,smollm2-4bit workload=quick
+    """
+
+
+@cli.command()
+@_overrides
+@click.option("--json", "as_json", is_flag=True, help="The frozen plan as JSON.")
+def plan(overrides: tuple[str, ...], config_dir: Path | None, *, as_json: bool) -> None:
+    """Show what would run: arms, rounds, order, memory, duration. Runs nothing."""
+    from orchestrator.commands import show_plan
+
+    show_plan(overrides, config_dir=config_dir, as_json=as_json)
+
+
+@cli.command()
+@_overrides
+@_fail_on
+@click.option("--quiet", is_flag=True, help="No progress; the audit only.")
+def run(overrides: tuple[str, ...], config_dir: Path | None, fail_on: tuple[str, ...], *, quiet: bool) -> int:
+    """Plan, run now, and audit at the end."""
+    from orchestrator.commands import run_now
+
+    return run_now(overrides, config_dir=config_dir, fail_on=fail_on, quiet=quiet)
+
+
+@cli.command()
+@click.argument("run_text", metavar="RUN", default="last")
+@_db
+@_fail_on
+@click.option("--quiet", is_flag=True, help="No progress; the audit only.")
+def resume(run_text: str, url: str | None, fail_on: tuple[str, ...], *, quiet: bool) -> int:
+    """Finish an interrupted run. RUN is an id, a unique part of one, or `last`."""
+    from orchestrator.commands import resume_run
+
+    return resume_run(run_text, url=url, fail_on=fail_on, quiet=quiet)
+
+
+@cli.command()
+@click.argument("run_text", metavar="RUN", default="last")
+@_db
+@_fail_on
+@click.option("--format", "style", type=click.Choice(["table", "json", "markdown"]), default="table")
+def audit(run_text: str, url: str | None, fail_on: tuple[str, ...], style: str) -> int:
+    """Judge a run: which arm is really faster, and could it be drift?"""
+    from orchestrator.commands import audit_run
+
+    return audit_run(run_text, url=url, fail_on=fail_on, style=style)
+
+
+@cli.command()
+@_db
+@click.option("--limit", default=20, show_default=True, help="How many runs, newest first.")
+def status(url: str | None, limit: int) -> None:
+    """List the runs: what runs, what is done, what was interrupted."""
+    from orchestrator.commands import show_status
+
+    show_status(url=url, limit=limit)
+
+
+@cli.command()
+@click.argument("sql")
+@_db
+@click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Value of :NAME in the SQL. Repeatable.")
+@click.option("--format", "style", type=click.Choice(["table", "csv", "json", "markdown", "parquet"]), default="table")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
+def query(sql: str, url: str | None, params: tuple[str, ...], style: str, output: Path | None) -> None:
+    """Ask the database in SQL, read-only.
+
+    Views: trial_flat (one row a generation) and verdict_flat (one row a comparison).
+    """
+    from orchestrator.commands import query_database
+
+    query_database(sql, url=url, params=params, style=style, output=output)
+
+
+@cli.group()
+def db() -> None:
+    """The database itself."""
+
+
+@db.command("path")
+@_db
+def db_path(url: str | None) -> None:
+    """Print where the database is."""
+    from orchestrator.commands import database_path
+
+    database_path(url=url)
+
+
+@db.command("check")
+@_db
+def db_check(url: str | None) -> None:
+    """Check version, integrity and foreign keys."""
+    from orchestrator.commands import check_database
+
+    check_database(url=url)
+
+
+@db.command("upgrade")
+@_db
+def db_upgrade(url: str | None) -> None:
+    """Bring the tables up to this version."""
+    from orchestrator.commands import upgrade_database
+
+    upgrade_database(url=url)
+
+
+@cli.group()
+def checkpoint() -> None:
+    """Model weights: list, import, inspect, make."""
+
+
+@checkpoint.command("list")
+@click.option("--config-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def checkpoint_list(config_dir: Path | None) -> None:
+    """List the checkpoints that can be named, and whether they are on this machine."""
+    from orchestrator.checkpoint_commands import list_checkpoints
+
+    list_checkpoints(config_dir=config_dir)
+
+
+@checkpoint.command("import")
+@click.argument("source", metavar="smollm2|FILE.gguf")
+@click.option("--name", help="GGUF: the name to give it. Default: the file's.")
+@click.option("--bits", type=click.Choice(["4", "8"]), help="GGUF: quantise to this. Default: not at all.")
+def checkpoint_import(source: str, name: str | None, bits: str | None) -> None:
+    """Import a model: `smollm2` (a small real one, one download), or a GGUF file."""
+    from orchestrator.checkpoint_commands import import_checkpoint
+
+    import_checkpoint(source, name=name, bits=None if bits is None else int(bits))
+
+
+@checkpoint.command("inspect")
+@click.argument("name")
+@click.option("--config-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def checkpoint_inspect(name: str, config_dir: Path | None) -> None:
+    """Print a checkpoint's shape, bytes and digest. NAME is a configuration's or a folder."""
+    from orchestrator.checkpoint_commands import inspect_checkpoint
+
+    inspect_checkpoint(name, config_dir=config_dir)
+
+
+def main() -> None:
+    """Entry point of the `interlace` command: one clear line and an exit code for everything that is expected."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interlace: interrupted", err=True)
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        code = 0  # the reader, `head` for one, has had enough
+    except Exception as error:
+        code = getattr(error, "exit_code", None)
+        if code is None:
+            raise
+        click.echo(f"interlace: {error}", err=True)
+    sys.exit(code if isinstance(code, int) else 0)
