@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     CheckConstraint,
     DateTime,
     Double,
@@ -31,7 +32,7 @@ from sqlalchemy.types import TypeDecorator
 from uuid_utils import uuid7
 
 NAMING_CONVENTION = {
-    "ix": "ix_%(column_0_N_label)s",
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
     "ck": "ck_%(table_name)s_%(constraint_name)s",
     "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
@@ -71,10 +72,11 @@ class Finite(TypeDecorator[float]):
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING_CONVENTION)
     type_annotation_map: ClassVar[dict[Any, Any]] = {
+        int: BigInteger(),
         float: Finite(),
         dt.datetime: UtcDateTime(),
-        dict[str, Any]: JSON(),
-        list[Any]: JSON(),
+        dict[str, Any]: JSON(none_as_null=True),
+        list[Any]: JSON(none_as_null=True),
     }
 
 
@@ -176,6 +178,8 @@ class Run(Base):
     __table_args__ = (
         _one_of("status", "planned", "running", "done", "interrupted", "failed"),
         Index(None, "experiment_id", "created_at"),
+        Index(None, "host_id", "created_at"),
+        Index(None, "created_at"),
     )
 
 
@@ -207,6 +211,8 @@ class Arm(Base):
         UniqueConstraint("run_id", "name"),
         _one_of("state", "active", "dropped"),
         Index(None, "fingerprint"),
+        Index(None, "name"),
+        Index(None, "checkpoint_id"),
     )
 
 
@@ -264,6 +270,8 @@ class Trial(Base):
         _one_of("status", "done", "invalid", "excluded", "interrupted"),
         Index(None, "run_id", "sequence"),
         Index(None, "arm_id", "started_at"),
+        Index(None, "round_id"),
+        Index(None, "started_at"),
     )
 
 

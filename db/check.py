@@ -1,0 +1,123 @@
+"""Whether a database is sound, and whether the models and the revisions still say the same.
+
+Alembic's own comparison sees neither CHECKs nor views, so the DDL texts themselves are compared.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.pool import StaticPool
+
+from db.engine import connect_readonly, set_up
+from db.errors import storage_errors
+from db.migrate import SCRIPTS, VERSION_TABLE, State, Version, broken_reference, current, run_revisions
+from db.models import Base
+
+_DDL_SQL = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
+
+Ddl = tuple[str, ...]  # a CREATE statement in parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What `check` found."""
+
+    version: Version
+    problems: tuple[str, ...]  # one line each; empty: sound
+
+    @property
+    def ok(self) -> bool:
+        return self.version.state is State.CURRENT and not self.problems
+
+
+def check(url: str) -> Check:
+    """Look for damage and broken references, and compare the schema with what the revisions make. Changes nothing.
+
+    Raises:
+        DatabaseError: see `db.migrate.current`.
+    """
+    version = current(url)
+    if version.state is State.FRESH:
+        return Check(version=version, problems=())
+    with storage_errors(str(version.path)), closing(connect_readonly(version.path)) as connection:
+        problems = [f"damaged: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        problems += [broken_reference(row) for row in connection.execute("PRAGMA foreign_key_check")]
+        found = _by_name(connection.execute(_DDL_SQL))
+    if version.state is State.CURRENT:
+        problems += compare_ddl(found, migrated_ddl(), expected="the migrations")
+    return Check(version=version, problems=tuple(problems))
+
+
+def model_drift() -> list[str]:
+    """Differences between the tables of `db.models` and those that the revisions make; empty: none."""
+    tables = {name: ddl for name, ddl in migrated_ddl().items() if not ddl[0].startswith("CREATE VIEW")}
+    return compare_ddl(model_ddl(), tables, expected="the migrations")
+
+
+def model_ddl() -> dict[str, Ddl]:
+    """What the models alone create, by name."""
+    with _scratch() as connection:
+        Base.metadata.create_all(connection)
+        return _read(connection)
+
+
+def migrated_ddl(scripts: str = SCRIPTS) -> dict[str, Ddl]:
+    """What the revisions create, by name."""
+    with _scratch() as connection:
+        run_revisions(connection, scripts)
+        return _read(connection)
+
+
+def normalised_ddl(sql: str) -> Ddl:
+    """A CREATE statement in parts, without quotes and needless spaces.
+
+    A table's constraints are sorted: their order means nothing, and recreating a table changes it.
+    """
+    text = re.sub(r"\s+", " ", sql.replace('"', "")).strip()
+    match = re.fullmatch(r"(CREATE TABLE \S+) \((.*)\)", text)
+    if match is None:
+        return (text,)
+    parts = [part.strip() for part in re.split(r",(?![^()]*\))", match[2])]
+    columns = [part for part in parts if not part.startswith("CONSTRAINT")]
+    return (match[1], *columns, *sorted(part for part in parts if part.startswith("CONSTRAINT")))
+
+
+def compare_ddl(found: dict[str, Ddl], wanted: dict[str, Ddl], *, expected: str) -> list[str]:
+    """One line for each table, index or view that differs; `expected` names where `wanted` comes from."""
+    missing = [f"missing: {name}, which {expected} make" for name in sorted(wanted.keys() - found.keys())]
+    extra = [f"unknown: {name}, which {expected} do not make" for name in sorted(found.keys() - wanted.keys())]
+    changed = [
+        f"differs: {name}: {_difference(found[name], wanted[name], expected)}"
+        for name in sorted(found.keys() & wanted.keys())
+        if found[name] != wanted[name]
+    ]
+    return missing + extra + changed
+
+
+def _difference(found: Ddl, wanted: Ddl, expected: str) -> str:
+    ours = "; ".join(part for part in found if part not in wanted) or "nothing more"
+    theirs = "; ".join(part for part in wanted if part not in found) or "nothing more"
+    return f"has {ours}; {expected} make {theirs}"
+
+
+@contextmanager
+def _scratch() -> Iterator[Connection]:
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    set_up(engine, foreign_keys="OFF")
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _read(connection: Connection) -> dict[str, Ddl]:
+    return _by_name(connection.exec_driver_sql(_DDL_SQL))
+
+
+def _by_name(rows: Iterable[Sequence[Any]]) -> dict[str, Ddl]:
+    return {row[0]: normalised_ddl(row[1]) for row in rows if row[0] != VERSION_TABLE}

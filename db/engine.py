@@ -1,0 +1,94 @@
+"""Connections to SQLite, set up the one way that this project needs.
+
+Writers begin with BEGIN IMMEDIATE: they wait for the lock at their first statement, never half-way, so that a busy
+database costs time and not a failed transaction. Readers begin deferred, and under the write-ahead log neither waits
+for the other. The driver's own BEGIN is switched off (`isolation_level=None`) because it leaves out SELECT and DDL.
+"""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+
+from db.location import check_disk, check_file, database_path, make_folder
+
+BUSY_TIMEOUT_S = 30.0
+BEGIN_OPTION = "interlace_begin"  # an execution option: DEFERRED (default) or IMMEDIATE
+
+
+def compact_json(value: Any) -> str:
+    """JSON without spaces. NaN and infinity are refused: no other reader of the column would take them.
+
+    Raises:
+        ValueError: a float that is no number.
+    """
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def open_engine(url: str) -> Engine:
+    """An engine on a SQLite file that may not exist yet; its folder is created.
+
+    Raises:
+        LocationError: no place for a database, or a file that is none.
+        NetworkDiskError: it lies on a network file system.
+    """
+    return _prepared_engine(url, foreign_keys="ON")
+
+
+def open_migration_engine(url: str) -> Engine:
+    """Like `open_engine`, with foreign keys off and table renames that leave views alone.
+
+    With foreign keys on, recreating a parent table deletes its children and reports success.
+    """
+    engine = _prepared_engine(url, foreign_keys="OFF")
+
+    @event.listens_for(engine, "connect")
+    def allow_recreation(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute("PRAGMA legacy_alter_table=ON")
+
+    return engine
+
+
+def connect_readonly(path: Path) -> sqlite3.Connection:
+    """A plain connection that cannot change the file.
+
+    Raises:
+        sqlite3.OperationalError: nothing to open there.
+    """
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None
+    )
+    connection.execute("PRAGMA query_only=ON")
+    return connection
+
+
+def set_up(engine: Engine, *, foreign_keys: str) -> None:
+    """Install the hooks that every connection of an engine needs."""
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None
+        connection.execute(f"PRAGMA foreign_keys={foreign_keys}")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
+            connection.execute("PRAGMA journal_mode=WAL")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        mode = connection.get_execution_options().get(BEGIN_OPTION, "DEFERRED")
+        connection.exec_driver_sql(f"BEGIN {mode}")
+        if mode == "IMMEDIATE":
+            # References are checked at the commit, so that rows may be written in any order.
+            connection.exec_driver_sql("PRAGMA defer_foreign_keys=ON")
+
+
+def _prepared_engine(url: str, *, foreign_keys: str) -> Engine:
+    path = database_path(url)
+    check_file(path)
+    check_disk(path)
+    make_folder(path)
+    engine = create_engine(f"sqlite:///{path}", json_serializer=compact_json, connect_args={"timeout": BUSY_TIMEOUT_S})
+    set_up(engine, foreign_keys=foreign_keys)
+    return engine

@@ -1,0 +1,90 @@
+"""What can go wrong with the database.
+
+    DatabaseError
+    ├── RequestError            what the user gave is wrong
+    │   ├── LocationError       a URL or path that is no place for a database, or a file that is none
+    │   ├── QueryError          SQL that does not run, or that would write
+    │   └── RunNotFoundError    a run's name that fits none, or several
+    └── UnusableError           the database, or its disk, as it is now
+        ├── SchemaError         older, newer, foreign or damaged
+        ├── NetworkDiskError    SQLite's write-ahead log is not safe there
+        └── StorageError        locked for too long, disk full, not writable, damaged while in use
+
+A message says what, where and the remedy, in one line.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError
+
+
+class DatabaseError(Exception):
+    """Root of the errors of this package."""
+
+
+class RequestError(DatabaseError):
+    """What the user gave is wrong; nothing was changed."""
+
+
+class LocationError(RequestError):
+    """A URL or path that is no place for a database, or a file that is none."""
+
+
+class QueryError(RequestError):
+    """SQL that does not run, or that would write."""
+
+
+class RunNotFoundError(RequestError):
+    """A run's name that fits none, or several."""
+
+
+class UnusableError(DatabaseError):
+    """The database, or its disk, cannot be used as it is now."""
+
+
+class SchemaError(UnusableError):
+    """Older or newer than this version, not ours, or damaged."""
+
+
+class NetworkDiskError(UnusableError):
+    """The database would lie on a network file system."""
+
+
+class StorageError(UnusableError):
+    """Locked for too long, disk full, not writable, or damaged."""
+
+
+_STORAGE_REMEDIES = {
+    sqlite3.SQLITE_BUSY: "another process held it too long; see `interlace status`, then try again",
+    sqlite3.SQLITE_LOCKED: "another process held it too long; see `interlace status`, then try again",
+    sqlite3.SQLITE_FULL: "make room on the disk, then `interlace resume`",
+    sqlite3.SQLITE_READONLY: "make the file and its folder writable, or name another with INTERLACE_DB",
+    sqlite3.SQLITE_CANTOPEN: "check that the folder exists and may be written",
+    sqlite3.SQLITE_IOERR: "the disk answered with an error; check it",
+    sqlite3.SQLITE_CORRUPT: "see `interlace db check`; restore a backup",
+    sqlite3.SQLITE_NOTADB: "name another file with INTERLACE_DB",
+}
+
+
+@contextmanager
+def storage_errors(where: str) -> Iterator[None]:
+    """Turn the storage failures of SQLite inside the block into `StorageError`; let every other error through."""
+    try:
+        yield
+    except DBAPIError as error:
+        if isinstance(error.orig, sqlite3.Error) and (found := storage_error(error.orig, where)):
+            raise found from error
+        raise
+    except sqlite3.Error as error:
+        if found := storage_error(error, where):
+            raise found from error
+        raise
+
+
+def storage_error(error: sqlite3.Error, where: str) -> StorageError | None:
+    """The clear form of a failure of the storage; None for any other error of SQLite."""
+    code = getattr(error, "sqlite_errorcode", None)  # absent where the module itself raised
+    remedy = None if code is None else _STORAGE_REMEDIES.get(code & 0xFF)
+    return None if remedy is None else StorageError(f"{where}: {error}; {remedy}")

@@ -1,0 +1,144 @@
+"""Where the database is, and whether a database can be there.
+
+SQLite's write-ahead log needs shared memory and working locks: on a network file system it corrupts, so such a place
+is refused before the file is touched.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import platformdirs
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from db.errors import LocationError, NetworkDiskError
+
+ENVIRONMENT_VARIABLE = "INTERLACE_DB"
+_PREFIX = "sqlite:///"
+_HEADER = b"SQLite format 3\x00"
+_NETWORK_TYPES = frozenset(
+    "nfs nfs4 cifs smb2 smb3 smbfs afpfs afs ceph lustre ncpfs webdav fuse.sshfs fuse.glusterfs fuse.rclone"
+    " fuse.s3fs fuse.davfs fuse.ceph macfuse osxfuse".split()
+)
+
+
+def database_url(explicit: str | None) -> str:
+    """The database's URL: the explicit one, else INTERLACE_DB, else a file in the user's data folder.
+
+    A plain path is accepted for a URL; the result is always `sqlite:///` and an absolute path.
+
+    Raises:
+        LocationError: no SQLite file is named.
+    """
+    text = explicit or os.environ.get(ENVIRONMENT_VARIABLE)
+    if not text:
+        return f"{_PREFIX}{platformdirs.user_data_path('interlace', appauthor=False) / 'interlace.db'}"
+    return f"{_PREFIX}{database_path(text)}"
+
+
+def database_path(url: str) -> Path:
+    """The absolute path of the file that a URL or a plain path names.
+
+    Raises:
+        LocationError: another kind of database, none in a file, or parameters that would change how it is opened.
+    """
+    if "://" not in url and not url.startswith("sqlite:"):
+        return Path(url).expanduser().absolute()
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise LocationError(f"database URL {url!r}: not a URL; write {_PREFIX}PATH or a path") from error
+    shown = parsed.render_as_string(hide_password=True)
+    if parsed.get_backend_name() != "sqlite":
+        raise LocationError(f"database URL {shown}: only SQLite files are supported; write {_PREFIX}PATH or a path")
+    if parsed.query or (parsed.database or "").startswith("file:"):
+        raise LocationError(f"database URL {shown}: takes no parameters; write {_PREFIX}PATH or a path")
+    if parsed.host or parsed.database in (None, "", ":memory:"):
+        raise LocationError(f"database URL {shown}: names no file; write {_PREFIX}PATH (three slashes) or a path")
+    return Path(str(parsed.database)).expanduser().absolute()
+
+
+def check_file(path: Path) -> None:
+    """Check that an existing path is a SQLite file; a path where nothing is passes.
+
+    Raises:
+        LocationError: a folder, a file of another kind, or one that cannot be read.
+    """
+    if path.is_dir():
+        raise LocationError(f"{path}: is a folder; name a file, as {path / 'interlace.db'}")
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_HEADER))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise LocationError(f"{path}: cannot be read ({error.strerror}); name another with INTERLACE_DB") from error
+    if head not in (b"", _HEADER):
+        raise LocationError(f"{path}: is not a SQLite database; name another with INTERLACE_DB")
+
+
+def make_folder(path: Path) -> None:
+    """Create the folder that is to hold the file.
+
+    Raises:
+        LocationError: it cannot be created.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror
+        raise LocationError(f"{path.parent}: no folder there ({reason}); name another with INTERLACE_DB") from error
+
+
+def check_disk(path: Path) -> None:
+    """Check that the file lies on a local disk. Where the mounts cannot be read it passes.
+
+    Raises:
+        NetworkDiskError: it lies on a network file system.
+    """
+    kind = file_system_type(path, _mounts())
+    if kind in _NETWORK_TYPES:
+        raise NetworkDiskError(
+            f"{path}: lies on a network file system ({kind}), where SQLite's write-ahead log corrupts; "
+            "name a file on a local disk with INTERLACE_DB"
+        )
+
+
+def file_system_type(path: Path, mounts: Iterable[tuple[str, str]]) -> str | None:
+    """The type of the innermost mount over a path, among (mount point, type); the last mount of equals wins."""
+    real = path.resolve()
+    found: tuple[int, str] | None = None
+    for point, kind in mounts:
+        depth = len(Path(point).parts)
+        if real.is_relative_to(point) and (found is None or depth >= found[0]):
+            found = depth, kind
+    return None if found is None else found[1]
+
+
+def parse_linux_mounts(text: str) -> list[tuple[str, str]]:
+    """(mount point, type) of each line of /proc/mounts; spaces in a mount point are octal escapes there."""
+    rows = (line.split() for line in text.splitlines())
+    return [(re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), row[1]), row[2]) for row in rows if len(row) >= 3]
+
+
+def parse_macos_mounts(text: str) -> list[tuple[str, str]]:
+    """(mount point, type) of each line of macOS's `mount`: `//host/share on /Volumes/share (smbfs, nodev)`."""
+    matches = (re.match(r".+? on (/.*) \(([^,)]+)[^()]*\)$", line) for line in text.splitlines())
+    return [(match[1], match[2]) for match in matches if match]
+
+
+def _mounts() -> list[tuple[str, str]]:
+    if sys.platform == "darwin":
+        try:
+            done = subprocess.run(["/sbin/mount"], capture_output=True, text=True, timeout=5, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        return parse_macos_mounts(done.stdout)
+    try:
+        return parse_linux_mounts(Path("/proc/mounts").read_text(errors="surrogateescape"))
+    except OSError:
+        return []

@@ -1,0 +1,165 @@
+"""The schema's versions: which one a database has, and bringing it to the newest.
+
+An upgrade is one transaction with foreign keys off: it happens whole or not at all, and recreating a parent table
+(SQLite cannot alter a constraint) does not delete its children. References are checked before the commit.
+"""
+
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
+from importlib.resources import files
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from db.engine import BEGIN_OPTION, connect_readonly, open_migration_engine
+from db.errors import LocationError, SchemaError, storage_errors
+from db.location import check_disk, check_file, database_path
+
+VERSION_TABLE = "interlace_version"
+SCRIPTS = str(files("migrations"))
+
+
+class State(Enum):
+    """How a database's schema stands to this version of the code."""
+
+    FRESH = "fresh"  # no file, or nothing in it
+    CURRENT = "current"
+    OLDER = "older"
+    NEWER = "newer"  # a revision that this version does not know
+    FOREIGN = "foreign"  # tables, but none of our versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """The schema's version of one database."""
+
+    path: Path
+    state: State
+    revision: str | None  # the database's; None: fresh or foreign
+    head: str  # the newest revision that this code knows
+
+
+def current(url: str, *, scripts: str = SCRIPTS) -> Version:
+    """The version of a database, read without changing it. `scripts` is the folder of the revisions.
+
+    Raises:
+        LocationError: no place for a database, or a file that is none.
+        NetworkDiskError: it lies on a network file system.
+        StorageError: it cannot be read.
+    """
+    path = database_path(url)
+    check_file(path)
+    check_disk(path)
+    directory = ScriptDirectory.from_config(_config(scripts))
+    head = str(directory.get_current_head())
+    names, revision = _stored_version(path)
+    if revision is None:
+        state = State.FRESH if names <= {VERSION_TABLE} else State.FOREIGN
+    elif revision == head:
+        state = State.CURRENT
+    else:
+        state = State.OLDER if _knows(directory, revision) else State.NEWER
+    return Version(path=path, state=state, revision=revision, head=head)
+
+
+def upgrade(url: str, *, scripts: str = SCRIPTS) -> Version:
+    """Bring a fresh or older database to the newest version, in one transaction: all of it or nothing.
+
+    Raises:
+        SchemaError: newer or foreign; or rows whose references are broken afterwards.
+        DatabaseError: see `current`.
+    """
+    found = current(url, scripts=scripts)
+    refuse_unknown(found)
+    engine = open_migration_engine(url)
+    try:
+        with storage_errors(str(found.path)), engine.connect() as plain:
+            connection = plain.execution_options(**{BEGIN_OPTION: "IMMEDIATE"})
+            with connection.begin():
+                run_revisions(connection, scripts)
+                _refuse_broken_references(connection, found.path)
+    finally:
+        engine.dispose()
+    return current(url, scripts=scripts)
+
+
+def refuse_unknown(version: Version) -> None:
+    """Refuse a database that this version of the code must not touch.
+
+    Raises:
+        SchemaError: newer or foreign.
+    """
+    if version.state is State.NEWER:
+        raise SchemaError(
+            f"{version.path}: written by a newer interlace (schema {version.revision}, this one knows {version.head}); "
+            "upgrade interlace, or name another file with INTERLACE_DB"
+        )
+    if version.state is State.FOREIGN:
+        raise SchemaError(
+            f"{version.path}: a database of another program (it has tables, but no {VERSION_TABLE}); "
+            "name another file with INTERLACE_DB"
+        )
+
+
+def refuse_all_but_current(version: Version) -> None:
+    """Refuse a database that the code cannot work with as it is.
+
+    Raises:
+        LocationError: nothing there yet.
+        SchemaError: newer, foreign or older; the last with the command that helps.
+    """
+    refuse_unknown(version)
+    if version.state is State.FRESH:
+        raise LocationError(f"{version.path}: no database there yet; `interlace run` creates it")
+    if version.state is State.OLDER:
+        raise SchemaError(
+            f"{version.path}: schema {version.revision}, this interlace needs {version.head}; "
+            "run `interlace db upgrade` (it keeps all results)"
+        )
+
+
+def run_revisions(connection: Connection, scripts: str = SCRIPTS) -> None:
+    """Run the revisions that a database lacks, on a connection that is inside a transaction."""
+    config = _config(scripts)
+    config.attributes["connection"] = connection
+    config.attributes["version_table"] = VERSION_TABLE
+    command.upgrade(config, "head")
+
+
+def broken_reference(row: tuple[str, int, str, int]) -> str:
+    """A row of `PRAGMA foreign_key_check` in words."""
+    table, row_id, parent, _ = row
+    return f"broken reference: {table} row {row_id} points to a missing row of {parent}"
+
+
+def _refuse_broken_references(connection: Connection, path: Path) -> None:
+    broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+    if broken:
+        first = broken_reference(tuple(broken[0]))
+        raise SchemaError(f"{path}: {len(broken)} broken references after the upgrade, which is undone ({first})")
+
+
+def _stored_version(path: Path) -> tuple[set[str], str | None]:
+    """The names of a database's tables and views, and its revision."""
+    if not path.exists() or path.stat().st_size == 0:
+        return set(), None
+    with storage_errors(str(path)), closing(connect_readonly(path)) as connection:
+        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")}
+        if VERSION_TABLE not in names:
+            return names, None
+        row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
+    return names, None if row is None else str(row[0])
+
+
+def _config(scripts: str) -> Config:
+    config = Config()
+    config.set_main_option("script_location", scripts.replace("%", "%%"))
+    return config
+
+
+def _knows(directory: ScriptDirectory, revision: str) -> bool:
+    return any(script.revision == revision for script in directory.walk_revisions())

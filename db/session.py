@@ -1,0 +1,68 @@
+"""Opening the database, and one transaction on it.
+
+    engine = open_database(database_url(None))
+    with transaction(engine) as session:
+        session.add(trial)
+
+A transaction is short: it begins with its first statement and its one commit ends it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from db.engine import BEGIN_OPTION, open_engine
+from db.errors import storage_errors
+from db.location import database_path, database_url
+from db.migrate import State, current, refuse_all_but_current, upgrade
+
+__all__ = ["database_path", "database_url", "open_database", "open_engine", "open_existing", "reading", "transaction"]
+
+
+def open_database(url: str) -> Engine:
+    """The database, created where nothing is. An older one is refused: upgrading is the user's decision.
+
+    Raises:
+        DatabaseError: see `db.errors`; an older database with the command that upgrades it.
+    """
+    version = current(url)
+    if version.state is State.FRESH:
+        version = upgrade(url)
+    refuse_all_but_current(version)
+    return open_engine(url)
+
+
+def open_existing(url: str) -> Engine:
+    """The database, which must be there: for commands that only read.
+
+    Raises:
+        LocationError: nothing there yet.
+        DatabaseError: see `open_database`.
+    """
+    refuse_all_but_current(current(url))
+    return open_engine(url)
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Session]:
+    """A session that holds the write lock from its first statement; one commit at the end, none after an exception.
+
+    Raises:
+        StorageError: the database stayed locked, the disk is full, or the like.
+    """
+    bind = engine.execution_options(**{BEGIN_OPTION: "IMMEDIATE"})
+    with storage_errors(str(engine.url.database)), Session(bind, expire_on_commit=False) as session, session.begin():
+        yield session
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Session]:
+    """A session that sees one state of the database and waits for no writer; what it changes is thrown away.
+
+    Raises:
+        StorageError: the database cannot be read.
+    """
+    with storage_errors(str(engine.url.database)), Session(engine, expire_on_commit=False) as session:
+        yield session
