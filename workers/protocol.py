@@ -19,10 +19,15 @@ A value that could not be read is None, never 0.
 """
 
 import json
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, get_type_hints
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import cache
+from math import inf
+from types import NoneType, UnionType
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 PROTOCOL_VERSION = 1
+# A line longer than this is no message: the longest real one, a generation of 100,000 tokens, has a few megabytes.
+MAX_LINE_BYTES = 64 * 2**20
 
 
 class ProtocolError(ValueError):
@@ -72,7 +77,7 @@ class Hello:
     pid: int
     python: str
     versions: dict[str, str | None]  # mlx, mlx_lm and others by distribution; None: not installed
-    device: dict[str, Any] = field(default_factory=dict)  # mx.device_info() where the engine has one
+    device: dict[str, Any] = field(default_factory=dict)  # empty: known only once an engine is loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,7 @@ class Loaded:
     engine_setting: dict[str, Any] = field(default_factory=dict)  # the width in the engine's own word
     engine_version: str | None = None
     notes: list[str] = field(default_factory=list)
+    device: dict[str, Any] = field(default_factory=dict)  # what the engine's package says of the device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +102,8 @@ class Heartbeat:
     """The process is alive; `tokens` grows while it generates."""
 
     kind: ClassVar[str] = "heartbeat"
-    phase: str  # load | prefill | decode | idle
-    tokens: int
+    phase: str  # load | prefill | decode
+    tokens: int  # of the turn under way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,25 +179,61 @@ def decode(line: bytes) -> Message:
     """The message of one line.
 
     Raises:
-        ProtocolError: not JSON, an unknown kind, or fields missing or unknown.
+        ProtocolError: not JSON, an unknown kind, fields missing or unknown, or a value of another type than its field.
     """
     try:
-        body = json.loads(line)
+        body = json.loads(line, parse_constant=_refuse_constant)
         cls = _KINDS[body.pop("kind")]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ProtocolError(f"no message: {line[:200]!r}") from error
-    known = {f.name for f in fields(cls)}
-    if unknown := set(body) - known:
-        raise ProtocolError(f"{cls.kind}: unknown fields {sorted(unknown)}")
-    if cls is Generation and isinstance(body.get("evidence"), list):
-        body["evidence"] = [Evidence(**item) for item in body["evidence"]]
-    try:
-        return cls(**body)
-    except TypeError as error:
-        raise ProtocolError(f"{cls.kind}: {error}") from error
+    return cls(**_checked_fields(cls, body, cls.kind))
 
 
-def field_types(cls: type[Message]) -> dict[str, Any]:
-    """The annotated types of a message's fields, for tests that build random ones."""
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+@cache
+def field_types(cls: type[Any]) -> dict[str, Any]:
+    """The annotated types of a message's fields."""
     hints = get_type_hints(cls)
     return {f.name: hints[f.name] for f in fields(cls)}
+
+
+def _checked_fields(cls: type[Any], body: dict[str, Any], where: str) -> dict[str, Any]:
+    hints = field_types(cls)
+    if unknown := set(body) - set(hints):
+        raise ProtocolError(f"{where}: unknown fields {sorted(unknown)}")
+    required = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
+    if missing := required - set(body):
+        raise ProtocolError(f"{where}: missing fields {sorted(missing)}")
+    return {name: _checked(value, hints[name], f"{where}.{name}") for name, value in body.items()}
+
+
+def _checked(value: Any, hint: Any, where: str) -> Any:
+    """The value, if it is of the annotated type; an int may stand for a float."""
+    if hint is Any:
+        return value
+    if isinstance(hint, UnionType):
+        return _checked_optional(value, hint, where)
+    origin = get_origin(hint)
+    if origin is list and isinstance(value, list):
+        (item_hint,) = get_args(hint)
+        return [_checked(item, item_hint, where) for item in value]
+    if origin is dict and isinstance(value, dict):  # JSON's keys are text
+        return {key: _checked(item, get_args(hint)[1], where) for key, item in value.items()}
+    if hint is Evidence and isinstance(value, dict):
+        return Evidence(**_checked_fields(Evidence, value, where))
+    # A bool is an int to isinstance, and must not pass for one.
+    if type(value) is hint and value not in (inf, -inf):
+        return value
+    if hint is float and type(value) is int:
+        return value
+    raise ProtocolError(f"{where}: {hint} expected, not {value!r:.80}")
+
+
+def _checked_optional(value: Any, hint: UnionType, where: str) -> Any:
+    if value is None:
+        return None
+    (other,) = (arg for arg in get_args(hint) if arg is not NoneType)
+    return _checked(value, other, where)

@@ -76,9 +76,9 @@ class TurnResult:
     # How many tokens each tick of `stream` brought; None: one each.
     tokens_per_stamp: Sequence[int] | None = None
     # For each verify step (drafted, accepted, committed): proposed tokens, proposed tokens that were committed, tokens
-    # committed (the target's own included). The token that prefill yields belongs to no step. accepted <= drafted;
-    # accepted <= committed <= accepted + 1; a last step may be cut by max_tokens or by the end of the text. None:
-    # plain decoding.
+    # committed (the target's own included). The committed ones add up to all tokens, or to all but the first where
+    # prefill yields that one on its own. accepted <= drafted; accepted <= committed <= accepted + 1: a last step may be
+    # cut by max_tokens or by the end of the text. None: plain decoding.
     steps: Sequence[tuple[int, int, int]] | None = None
     engine_prefill_tps: float | None = None  # the engine's own figures, as it defines them
     engine_decode_tps: float | None = None
