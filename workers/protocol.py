@@ -20,7 +20,6 @@ A value that could not be read is None, never 0.
 
 import json
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from functools import cache
 from math import inf
 from types import NoneType, UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
@@ -193,7 +192,6 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
 
-@cache
 def field_types(cls: type[Any]) -> dict[str, Any]:
     """The annotated types of a message's fields."""
     hints = get_type_hints(cls)

@@ -1,0 +1,26 @@
+"""`python -m workers --request-fd N --record-fd M`: one arm's process. Started by `workers.process`, not by hand."""
+
+import argparse
+import faulthandler
+import os
+import sys
+
+from workers.worker import Channel, Worker
+
+
+def main() -> int:
+    """Serve requests until Stop or the end of the channel. Exit status 0: ended as asked."""
+    parser = argparse.ArgumentParser(prog="python -m workers")
+    parser.add_argument("--request-fd", type=int, required=True)
+    parser.add_argument("--record-fd", type=int, required=True)
+    parser.add_argument("--heartbeat-s", type=float, default=1.0)
+    arguments = parser.parse_args()
+    faulthandler.enable()  # a crash leaves its Python stack in the log
+    for fd in (arguments.request_fd, arguments.record_fd):
+        os.set_inheritable(fd, False)  # a grandchild that held the channel would hide this process's end
+    with Channel(request_fd=arguments.request_fd, record_fd=arguments.record_fd) as channel:
+        return Worker(channel, heartbeat_s=arguments.heartbeat_s).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,333 @@
+"""The worker's side of `workers.protocol`: load one engine, answer requests, say what fails, end when told.
+
+This is the process boundary: whatever an engine raises becomes a Failure record, with its kind and its traceback.
+What an engine prints goes to the log; only this module writes records.
+"""
+
+import os
+import platform
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Self
+
+from workers.engines.base import Engine, TurnRequest, TurnResult
+from workers.errors import EngineError, FaultKind, classify
+from workers.protocol import (
+    MAX_LINE_BYTES,
+    PROTOCOL_VERSION,
+    Done,
+    Failure,
+    Generate,
+    Generation,
+    Heartbeat,
+    Hello,
+    Load,
+    Loaded,
+    Message,
+    ProtocolError,
+    Stop,
+    decode,
+    encode,
+)
+from workers.stopwatch import Stopwatch
+
+ENGINES_PACKAGE = "workers.engines."
+EXIT_OK, EXIT_LOAD_FAILED, EXIT_GARBAGE, EXIT_PARENT_GONE = 0, 1, 2, 3
+# Keys of an engine's configuration that are the orchestrator's: the class, the name, the drafting checkpoint's name,
+# which comes resolved as `Load.draft`.
+_NOT_SETTINGS = frozenset({"_target_", "name", "draft"})
+_DISTRIBUTIONS = (
+    "interlace",
+    "mlx",
+    "mlx-cpu",
+    "mlx-metal",
+    "mlx-lm",
+    "numpy",
+    "safetensors",
+    "tokenizers",
+    "transformers",
+)
+
+
+class Channel:
+    """Requests in, records out; a record is written whole and flushed, from whichever thread it comes."""
+
+    def __init__(self, *, request_fd: int, record_fd: int) -> None:
+        self._requests = os.fdopen(request_fd, "rb")
+        self._records = os.fdopen(record_fd, "wb")
+        self._lock = threading.Lock()
+
+    def requests(self) -> Iterator[Message]:
+        """The parent's requests until the channel ends, which it does with the parent.
+
+        Raises:
+            ProtocolError: a line that is no message.
+        """
+        while line := self._requests.readline(MAX_LINE_BYTES):
+            if not line.endswith(b"\n"):
+                raise ProtocolError(f"a request of {len(line)} bytes without an end")
+            yield decode(line)
+
+    def send(self, message: Message) -> None:
+        """Write one record. A parent that no longer reads ends this process: nobody would stop it."""
+        line = encode(message)
+        with self._lock:
+            try:
+                self._records.write(line)
+                self._records.flush()
+            except BrokenPipeError:
+                os._exit(EXIT_PARENT_GONE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._requests.close()
+        self._records.close()
+
+
+class Pulse:
+    """Heartbeats from a thread of its own while something is under way; silent in between."""
+
+    def __init__(self, channel: Channel, *, interval_s: float) -> None:
+        self._channel = channel
+        self._interval_s = interval_s
+        self._loading = False
+        self._stamps: list[int] | None = None  # those of the turn under way, read while they grow
+        self._active = False
+
+    def start(self) -> None:
+        """Begin. The thread never holds up the process's end."""
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+
+    @contextmanager
+    def during_load(self) -> Iterator[None]:
+        """Beat as `load`."""
+        self._loading, self._stamps, self._active = True, None, True
+        try:
+            yield
+        finally:
+            self._active = self._loading = False
+
+    @contextmanager
+    def during_request(self) -> Iterator[None]:
+        """Beat as `prefill` or `decode`, by the tokens of the turn that `watch` names."""
+        self._stamps, self._active = None, True
+        try:
+            yield
+        finally:
+            self._active = False
+
+    def watch(self, stopwatch: Stopwatch) -> None:
+        """The turn under way is the one that this stopwatch times."""
+        self._stamps = stopwatch.stamps_ns
+
+    def _beat(self) -> None:
+        while True:
+            time.sleep(self._interval_s)
+            if self._active:
+                self._channel.send(self._heartbeat())
+
+    def _heartbeat(self) -> Heartbeat:
+        tokens = len(self._stamps or ())
+        phase = "load" if self._loading else "decode" if tokens else "prefill"
+        return Heartbeat(phase=phase, tokens=tokens)
+
+
+class Worker:
+    """One engine, and the conversation that is under way with it."""
+
+    def __init__(self, channel: Channel, *, heartbeat_s: float) -> None:
+        self._channel = channel
+        self._pulse = Pulse(channel, interval_s=heartbeat_s)
+        self._engine: Engine | None = None
+
+    def run(self) -> int:
+        """Serve until Stop, the parent's end or a fault that ends the process; the exit status."""
+        self._channel.send(hello())
+        self._pulse.start()
+        try:
+            return self._serve()
+        except ProtocolError as error:
+            self._fail(None, error, default=FaultKind.garbage)
+            return EXIT_GARBAGE
+        finally:
+            if self._engine is not None:
+                self._engine.close()
+
+    def _serve(self) -> int:
+        for request in self._channel.requests():
+            if isinstance(request, Load) and self._engine is None:
+                if not self._load(request):
+                    return EXIT_LOAD_FAILED
+            elif isinstance(request, Generate) and self._engine is not None:
+                self._generate(request, self._engine)
+            elif isinstance(request, Stop):
+                break
+            else:
+                raise ProtocolError(f"{request.kind} is not due now")
+        return EXIT_OK
+
+    def _load(self, request: Load) -> bool:
+        try:
+            with self._pulse.during_load():
+                loaded = self._loaded(request)
+        except Exception as error:  # noqa: BLE001 - the process boundary: recorded as a Failure
+            self._fail(None, error, default=FaultKind.load_failed)
+            return False
+        self._channel.send(loaded)
+        return True
+
+    def _loaded(self, request: Load) -> Loaded:
+        engine = engine_class(request.target)(
+            settings={name: value for name, value in request.settings.items() if name not in _NOT_SETTINGS},
+            checkpoint=request.checkpoint,
+            draft=request.draft,
+            sampling=request.sampling,
+        )
+        started_ns = engine.clock()
+        info = engine.load()
+        load_s = (engine.clock() - started_ns) / 1e9
+        engine.settle()
+        self._engine = engine
+        return Loaded(
+            load_s=load_s,
+            active_memory_bytes=info.active_memory_bytes,
+            peak_memory_bytes=info.peak_memory_bytes,
+            simulated=info.simulated,
+            drafted_per_step=info.drafted_per_step,
+            verify_width=info.verify_width,
+            engine_setting=dict(info.engine_setting),
+            engine_version=info.engine_version,
+            notes=list(info.notes),
+            device=dict(info.device),
+        )
+
+    def _generate(self, request: Generate, engine: Engine) -> None:
+        try:
+            with self._pulse.during_request():
+                self._converse(request, engine)
+        except Exception as error:  # noqa: BLE001 - the process boundary: recorded as a Failure
+            self._settle_after_failure(engine)
+            self._fail(request.request_id, error, default=FaultKind.generation_failed)
+        else:
+            self._channel.send(Done(request_id=request.request_id))
+
+    def _converse(self, request: Generate, engine: Engine) -> None:
+        engine.start_conversation()
+        messages: list[dict[str, str]] = []
+        for turn, added in enumerate(request.turns):
+            messages += added
+            generation = self._turn(request, turn, list(messages), engine)
+            messages.append({"role": "assistant", "content": generation.text})
+            self._channel.send(generation)
+
+    def _turn(self, request: Generate, turn: int, messages: list[dict[str, str]], engine: Engine) -> Generation:
+        stopwatch = Stopwatch(engine.clock)
+        self._pulse.watch(stopwatch)
+        engine.prepare(
+            TurnRequest(
+                messages=messages,
+                turn=turn,
+                max_tokens=request.max_tokens,
+                seed=request.seed,
+                sequence=request.sequence,
+                sequence_total=request.sequence_total,
+                prompt_class=request.prompt_class,
+            )
+        )
+        started_at = datetime.now(UTC).isoformat()
+        cpu_before_s = time.process_time()
+        stopwatch.time(engine.stream())
+        cpu_s = time.process_time() - cpu_before_s
+        result = engine.finish()
+        engine.settle()
+        return Generation(
+            request_id=request.request_id,
+            turn=turn,
+            started_at=started_at,
+            prompt_tokens=result.prompt_tokens,
+            cached_tokens=result.cached_tokens,
+            token_ids=list(result.token_ids),
+            stamps_us=_stamps_us(stopwatch, result),
+            text=result.text,
+            finish_reason=result.finish_reason,
+            steps=None if result.steps is None else [list(step) for step in result.steps],
+            evidence=list(result.evidence),
+            prompt_sha256=result.prompt_sha256,
+            engine_prefill_tps=result.engine_prefill_tps,
+            engine_decode_tps=result.engine_decode_tps,
+            peak_memory_bytes=result.peak_memory_bytes,
+            cpu_s=cpu_s,
+        )
+
+    def _settle_after_failure(self, engine: Engine) -> None:
+        try:
+            engine.settle()
+        except Exception:  # noqa: BLE001 - the failure itself is recorded; this one goes to the log
+            traceback.print_exc()
+
+    def _fail(self, request_id: str | None, error: Exception, *, default: FaultKind) -> None:
+        detail = "".join(traceback.format_exception(error))
+        message = " ".join(str(error).split()) or type(error).__name__
+        kind = classify(error, default=default)
+        self._channel.send(Failure(request_id=request_id, error_kind=kind, message=message, detail=detail))
+
+
+def hello() -> Hello:
+    """This process, its interpreter and what is installed in it."""
+    return Hello(
+        protocol=PROTOCOL_VERSION,
+        pid=os.getpid(),
+        python=platform.python_version(),
+        versions={name.replace("-", "_"): _version(name) for name in _DISTRIBUTIONS},
+    )
+
+
+def engine_class(target: str) -> type[Engine]:
+    """The engine's class by its dotted path.
+
+    Raises:
+        EngineError: not below `workers.engines.`, or no engine there.
+    """
+    module_name, _, name = target.rpartition(".")
+    if not target.startswith(ENGINES_PACKAGE):
+        raise EngineError(
+            FaultKind.unsupported_setting, f"engine {target!r}", remedy=f"_target_ must lie below {ENGINES_PACKAGE}"
+        )
+    try:
+        found = getattr(import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        raise EngineError(
+            FaultKind.load_failed, f"engine {target!r}: {error}", remedy="check _target_ in the engine's configuration"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Engine)):
+        raise EngineError(FaultKind.unsupported_setting, f"{target!r} is no engine")
+    return found
+
+
+def _stamps_us(stopwatch: Stopwatch, result: TurnResult) -> list[int]:
+    if not result.token_ids:
+        raise EngineError(FaultKind.zero_tokens, "the engine answered without one token")
+    stamps_us = stopwatch.stamps_us(result.tokens_per_stamp)
+    if len(stamps_us) != len(result.token_ids):
+        raise EngineError(
+            FaultKind.generation_failed, f"{len(stamps_us)} stamps for {len(result.token_ids)} tokens from the engine"
+        )
+    return stamps_us
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
