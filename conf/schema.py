@@ -20,6 +20,7 @@ class Source(Enum):
     gguf = "gguf"  # a GGUF file, imported through mx.load
     imported = "imported"  # a folder that `interlace checkpoint import` made, found by the checkpoint's name
     dummy = "dummy"  # random weights of a named shape; labelled so everywhere
+    simulated = "simulated"  # no weights at all: for the simulated engine
 
 
 class Metric(Enum):
@@ -125,6 +126,10 @@ class SimulatedConfig(EngineConfig):
     block_size: int = 4
     acceptance: float | None = None  # null: plain decoding
     fallback: bool = False  # requests speculation, runs plain decoding, says nothing
+    silent: bool = False  # gives no sign whether it speculated
+    drift_seed: int = 0
+    prefix_cache: bool = True
+    stop_after: int | None = None  # the answer's length; null: max_tokens
     fault: str | None = None  # a worker's fault to play: see workers.engines.simulated
     fault_at: int = 0  # the generation at which it happens
 
