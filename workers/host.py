@@ -1,0 +1,264 @@
+"""What this machine is: the facts that do not change during a run, and the versions installed.
+
+A fact that cannot be read is None, and `missing` says why.
+"""
+
+import math
+import os
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
+
+import psutil
+
+from workers.system import LocalSystem, System, Unreadable
+
+Value = TypeVar("Value")
+
+# Everything whose version can change a speed, or what is recorded of it. None: not installed.
+DISTRIBUTIONS = (
+    "interlace",
+    "mlx",
+    "mlx-metal",
+    "mlx-cpu",
+    "mlx-cuda-12",
+    "mlx-cuda-13",
+    "mlx-lm",
+    "mlx-vlm",
+    "mlx-dspark",
+    "dflash",
+    "dflash-mlx",
+    "mtplx",
+    "omlx",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "httpx",
+    "psutil",
+)
+
+# psutil derives a process's start from the boot time, which moves by a second when the clock is set.
+_START_TOLERANCE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """A machine, as far as it can be read."""
+
+    hostname: str
+    os: str  # as "macOS 15.5" or "Linux"
+    os_build: str | None  # macOS: the build, as "24F74"; Linux: kernel release and distribution
+    chip: str | None
+    cpu_count: int | None  # logical
+    performance_cores: int | None  # physical, where the machine tells kinds apart
+    gpu_cores: int | None  # Apple silicon: tells the bins of one chip name apart
+    memory_bytes: int | None
+    boot_id: str | None
+    missing: dict[str, str] = field(default_factory=dict)  # field: why it is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Which process runs something: a pid alone is used again, after a boot or without one."""
+
+    pid: int
+    process_started_at: float  # seconds since the epoch
+    boot_id: str | None
+
+
+def read_host(system: System | None = None) -> HostFacts:
+    """The facts of this machine, or of the one that `system` stands for."""
+    system = system or LocalSystem()
+    readers = _MACOS if system.platform == "darwin" else _LINUX
+    missing: dict[str, str] = {}
+
+    def read(name: str) -> str | None:
+        return _attempt(lambda: readers[name](system), name, missing)
+
+    def count(name: str) -> int | None:
+        return _attempt(lambda: _natural(readers[name](system), name), name, missing)
+
+    return HostFacts(
+        hostname=platform.node() or "unknown",
+        os=read("os") or platform.platform(),
+        os_build=read("os_build"),
+        chip=read("chip"),
+        cpu_count=count("cpu_count"),
+        performance_cores=count("performance_cores"),
+        gpu_cores=count("gpu_cores"),
+        memory_bytes=count("memory_bytes"),
+        boot_id=read("boot_id"),
+        missing=missing,
+    )
+
+
+def read_boot_id(system: System | None = None) -> str | None:
+    """An identity of the time since the last boot; None where there is none."""
+    system = system or LocalSystem()
+    readers = _MACOS if system.platform == "darwin" else _LINUX
+    return _attempt(lambda: readers["boot_id"](system), "boot_id", {})
+
+
+def current_lease(system: System | None = None) -> Lease:
+    """The lease of this very process."""
+    process = psutil.Process()
+    return Lease(pid=process.pid, process_started_at=process.create_time(), boot_id=read_boot_id(system))
+
+
+def holds(lease: Lease, system: System | None = None) -> bool:
+    """Whether the process of a lease still runs: same boot, same pid, same start, and not a zombie."""
+    boot_id = read_boot_id(system)
+    if None not in (lease.boot_id, boot_id) and lease.boot_id != boot_id:
+        return False
+    try:
+        process = psutil.Process(lease.pid)
+        started_at, status = process.create_time(), process.status()
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True  # somebody's process has the pid, and cannot be told apart: better to wait than to run twice
+    return status != psutil.STATUS_ZOMBIE and math.isclose(
+        started_at, lease.process_started_at, rel_tol=0, abs_tol=_START_TOLERANCE_S
+    )
+
+
+def distribution_versions() -> dict[str, str | None]:
+    """The versions that this interpreter would import; None: not installed."""
+    return {name: _installed(name) for name in DISTRIBUTIONS}
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return str(version(name))
+    except PackageNotFoundError:
+        return None
+
+
+def _attempt(read: Callable[[], Value], name: str, missing: dict[str, str]) -> Value | None:
+    try:
+        return read()
+    except Unreadable as error:
+        missing[name] = str(error)
+        return None
+
+
+# ---- macOS ----
+
+
+def _sysctl(name: str) -> Callable[[System], str]:
+    return lambda system: _not_empty(system.run("sysctl", "-n", name), f"sysctl {name}")
+
+
+def _macos_performance_cores(system: System) -> str:
+    return parse_performance_cores(system.run("sysctl", "hw.nperflevels", "hw.perflevel0"))
+
+
+def parse_performance_cores(text: str) -> str:
+    """The physical cores of the level named Performance, from `sysctl hw.nperflevels hw.perflevel0`."""
+    found: dict[str, str] = dict(re.findall(r"^(\S+): (.*)$", text, flags=re.MULTILINE))
+    if found.get("hw.perflevel0.name") != "Performance" or "hw.perflevel0.physicalcpu" not in found:
+        raise Unreadable("sysctl names no Performance cores")
+    return found["hw.perflevel0.physicalcpu"]
+
+
+def _macos_gpu_cores(system: System) -> str:
+    match = re.search(
+        r'"gpu-core-count" ?= ?(\d+)', system.run("ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
+    )
+    if match is None:
+        raise Unreadable("ioreg lists no gpu-core-count")
+    return match[1]
+
+
+def _macos_boot_id(system: System) -> str:
+    """The boot session's UUID; else the boot time, which moves when the clock is set."""
+    try:
+        return _sysctl("kern.bootsessionuuid")(system)
+    except Unreadable:
+        match = re.search(r"sec = (\d+)", system.run("sysctl", "-n", "kern.boottime"))
+        if match is None:
+            raise Unreadable("sysctl kern.boottime holds no seconds") from None
+        return f"boottime-{match[1]}"
+
+
+_MACOS: dict[str, Callable[[System], str]] = {
+    "os": lambda system: f"macOS {_not_empty(system.run('sw_vers', '-productVersion'), 'sw_vers')}",
+    "os_build": lambda system: _not_empty(system.run("sw_vers", "-buildVersion"), "sw_vers"),
+    "chip": _sysctl("machdep.cpu.brand_string"),
+    "cpu_count": _sysctl("hw.logicalcpu"),
+    "performance_cores": _macos_performance_cores,
+    "gpu_cores": _macos_gpu_cores,
+    "memory_bytes": _sysctl("hw.memsize"),
+    "boot_id": _macos_boot_id,
+}
+
+
+# ---- Linux ----
+
+
+def _linux_os_build(system: System) -> str:
+    kernel = system.read("/proc/sys/kernel/osrelease")
+    try:
+        return f"{kernel}, {distribution_name(system.read('/etc/os-release'))}"
+    except Unreadable:
+        return kernel
+
+
+def distribution_name(os_release: str) -> str:
+    """The readable name in the text of /etc/os-release."""
+    match = re.search(r'^PRETTY_NAME=["\']?(.*?)["\']?$', os_release, flags=re.MULTILINE)
+    return match[1] if match else "unknown distribution"
+
+
+def _linux_chip(system: System) -> str:
+    return parse_cpu_model(system.read("/proc/cpuinfo"))
+
+
+def parse_cpu_model(text: str) -> str:
+    """The processor's name in /proc/cpuinfo; Arm kernels often give none."""
+    match = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(\S.*)$", text, flags=re.MULTILINE)
+    if match is None:
+        raise Unreadable("/proc/cpuinfo names no model")
+    return match[1].strip()
+
+
+def _linux_memory(system: System) -> str:
+    match = re.search(r"^MemTotal:\s*(\d+) kB", system.read("/proc/meminfo"), flags=re.MULTILINE)
+    if match is None:
+        raise Unreadable("/proc/meminfo has no MemTotal")
+    return str(int(match[1]) * 1024)
+
+
+def _not_there(reason: str) -> Callable[[System], str]:
+    def read(_system: System) -> str:
+        raise Unreadable(reason)
+
+    return read
+
+
+_LINUX: dict[str, Callable[[System], str]] = {
+    "os": lambda _system: "Linux",
+    "os_build": _linux_os_build,
+    "chip": _linux_chip,
+    "cpu_count": lambda _system: _not_empty(str(os.cpu_count() or ""), "os.cpu_count"),
+    "performance_cores": _not_there("Linux does not name kinds of cores"),
+    "gpu_cores": _not_there("only Apple silicon's own GPU tells its cores"),
+    "memory_bytes": _linux_memory,
+    "boot_id": lambda system: system.read("/proc/sys/kernel/random/boot_id"),
+}
+
+
+def _not_empty(text: str, source: str) -> str:
+    if not text.strip():
+        raise Unreadable(f"{source} answered nothing")
+    return text.strip()
+
+
+def _natural(text: str, source: str) -> int:
+    if not text.isdecimal():
+        raise Unreadable(f"{source}: {text!r} is no number")
+    return int(text)

@@ -1,0 +1,200 @@
+"""Reading the state of a Mac: parsers of its tools' output, and the fields made of them.
+
+Each reader returns a number, words, or a number with its words, and raises `Unreadable` with the reason.
+"""
+
+import os
+import re
+from collections.abc import Callable
+
+from workers.processes import own_pids
+from workers.system import CounterReader, FieldReader, Found, System, Unreadable
+
+THERMAL_KEY = "com.apple.system.thermalpressurelevel"
+THERMAL_LEVELS = ("nominal", "moderate", "heavy", "trapping", "sleeping")
+POWER_SOURCES = {"AC Power": "mains", "Battery Power": "battery", "UPS Power": "ups"}
+POWER_MODES = ("automatic", "low", "high")
+VM_PRESSURES = {1: "normal", 2: "warning", 4: "critical"}
+
+_NS_PER_MS = 1e6
+_BYTES_PER_MIB = 2**20
+
+
+# ---- parsers ----
+
+
+def thermal_level(number: int) -> tuple[float, str]:
+    """The level of thermal pressure with its name."""
+    if not 0 <= number < len(THERMAL_LEVELS):
+        raise Unreadable(f"{THERMAL_KEY} is {number}, which is no level")
+    return float(number), THERMAL_LEVELS[number]
+
+
+def parse_notifyutil(text: str) -> int:
+    """The state that `notifyutil -g KEY` prints; its failures come on standard output too, with status 0."""
+    match = re.fullmatch(r"\S+ (\d+)", text.strip())
+    if match is None:
+        raise Unreadable(f"notifyutil: {text.strip() or 'no answer'}")
+    return int(match[1])
+
+
+def parse_power_source(text: str) -> str:
+    """mains, battery or ups, from the first line of `pmset -g batt`."""
+    match = re.match(r"Now drawing from '([^']+)'", text)
+    if match is None or match[1] not in POWER_SOURCES:
+        raise Unreadable(f"pmset -g batt names no known source: {text.splitlines()[0] if text else 'no answer'!r}")
+    return POWER_SOURCES[match[1]]
+
+
+def parse_power_mode(text: str) -> tuple[float, str]:
+    """0 automatic, 1 low, 2 high, from `pmset -g`; older systems print `lowpowermode`, newer ones `powermode`."""
+    match = re.search(r"^\s*(?:low)?powermode\s+(\d+)", text, flags=re.MULTILINE)
+    if match is None or int(match[1]) >= len(POWER_MODES):
+        raise Unreadable("pmset -g names no power mode")
+    return float(match[1]), POWER_MODES[int(match[1])]
+
+
+def parse_speed_limit(text: str) -> float:
+    """The processor's speed limit in percent, from `pmset -g therm`. Apple silicon records none, throttled or not."""
+    match = re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", text)
+    if match is None:
+        raise Unreadable("pmset -g therm records no CPU_Speed_Limit; Apple silicon never does")
+    return float(match[1])
+
+
+def parse_sysctl(text: str) -> dict[str, str]:
+    """The lines `name: value` of `sysctl`."""
+    return dict(re.findall(r"^(\S+): (.*)$", text, flags=re.MULTILINE))
+
+
+def parse_swap_used(text: str) -> float:
+    """Bytes of swap in use, from `sysctl vm.swapusage`."""
+    match = re.search(r"used = ([\d.]+)M", parse_sysctl(text).get("vm.swapusage", ""))
+    if match is None:
+        raise Unreadable("sysctl vm.swapusage names no used swap")
+    return float(match[1]) * _BYTES_PER_MIB
+
+
+def parse_vm_pressure(text: str) -> tuple[float, str]:
+    """1 normal, 2 warning, 4 critical, from `sysctl kern.memorystatus_vm_pressure_level`."""
+    level = _whole(parse_sysctl(text), "kern.memorystatus_vm_pressure_level")
+    if level not in VM_PRESSURES:
+        raise Unreadable(f"kern.memorystatus_vm_pressure_level is {level}, which is no level")
+    return float(level), VM_PRESSURES[level]
+
+
+def parse_wired_limit(text: str) -> float:
+    """Bytes that the GPU may wire, from `sysctl iogpu.wired_limit_mb`; 0 there means the system's own default."""
+    mib = _whole(parse_sysctl(text), "iogpu.wired_limit_mb")
+    if mib == 0:
+        raise Unreadable("iogpu.wired_limit_mb is 0: the system's default, which it does not tell")
+    return float(mib) * _BYTES_PER_MIB
+
+
+def parse_accelerator(text: str, statistic: str) -> float:
+    """A figure of IOAccelerator's statistics, matched by its whole name: others begin alike."""
+    found = re.findall(rf'"{re.escape(statistic)}" ?= ?(\d+)', text)
+    if not found:
+        raise Unreadable(f"ioreg lists no {statistic!r}")
+    return float(max(int(value) for value in found))
+
+
+def parse_gpu_time(text: str) -> dict[int, float]:
+    """Accumulated GPU time in ns by pid, from `ioreg -c AGXDeviceUserClient`: one block a client, several a process."""
+    times: dict[int, float] = {}
+    for block in re.split(r"^\s*\+-o ", text, flags=re.MULTILINE)[1:]:
+        creator = re.search(r'"IOUserClientCreator" = "pid (\d+),', block)
+        if creator is not None:
+            spent = sum(int(value) for value in re.findall(r'"accumulatedGPUTime" ?= ?(\d+)', block))
+            times[int(creator[1])] = times.get(int(creator[1]), 0.0) + spent
+    return times
+
+
+def parse_footprint(text: str) -> float:
+    """Bytes of a process's physical footprint, from `footprint`."""
+    match = re.search(r"^\s*phys_footprint: (\d+) B", text, flags=re.MULTILINE)
+    if match is None:
+        raise Unreadable("footprint prints no phys_footprint")
+    return float(match[1])
+
+
+def parse_backup_running(text: str) -> tuple[float, str]:
+    """Whether Time Machine runs, from `tmutil status`."""
+    match = re.search(r"\bRunning = ([01]);", text)
+    if match is None:
+        raise Unreadable("tmutil status does not say whether a backup runs")
+    return float(match[1]), "running" if match[1] == "1" else "idle"
+
+
+def parse_priority(text: str) -> float:
+    """The scheduling priority that `ps -o pri=` prints: 31 normal, 20 throttled, 4 background."""
+    if not text.strip().isdecimal():
+        raise Unreadable(f"ps prints no priority: {text.strip()!r}")
+    return float(text)
+
+
+def _whole(values: dict[str, str], name: str) -> int:
+    text = values.get(name, "")
+    if not text.isdecimal():
+        raise Unreadable(f"sysctl {name} is no number: {text!r}")
+    return int(text)
+
+
+# ---- readers ----
+
+
+def read_thermal_level(system: System) -> tuple[float, str]:
+    """The level from the notification key itself, else from the tool that prints it."""
+    try:
+        return thermal_level(system.notify_state(THERMAL_KEY))
+    except Unreadable:
+        return thermal_level(parse_notifyutil(system.run("notifyutil", "-g", THERMAL_KEY)))
+
+
+def read_tree_footprint(system: System) -> float:
+    """Bytes of the physical footprint of this process and its descendants: Metal memory included, unlike RSS."""
+    return float(sum(_footprint(system, pid) for pid in own_pids()))
+
+
+def _footprint(system: System, pid: int) -> float:
+    try:
+        return system.footprint_bytes(pid)
+    except Unreadable:
+        return parse_footprint(system.run("footprint", str(pid)))
+
+
+def read_gpu_time_of_others(system: System) -> dict[str, float]:
+    """Accumulated GPU milliseconds by pid, this process and its descendants left out."""
+    times = parse_gpu_time(system.run("ioreg", "-r", "-d", "1", "-w", "0", "-c", "AGXDeviceUserClient"))
+    ours = own_pids()
+    return {str(pid): spent / _NS_PER_MS for pid, spent in times.items() if pid not in ours}
+
+
+def _accelerator(statistic: str) -> FieldReader:
+    command = ("ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
+    return lambda system: parse_accelerator(system.run(*command), statistic)
+
+
+def _parsed(parse: Callable[[str], Found], *command: str) -> FieldReader:
+    return lambda system: parse(system.run(*command))
+
+
+FIELDS: dict[str, tuple[str, FieldReader]] = {
+    "thermal_level": (f"notify {THERMAL_KEY}", read_thermal_level),
+    "cpu_speed_limit_percent": ("pmset -g therm", _parsed(parse_speed_limit, "pmset", "-g", "therm")),
+    "power_source": ("pmset -g batt", _parsed(parse_power_source, "pmset", "-g", "batt")),
+    "power_mode": ("pmset -g", _parsed(parse_power_mode, "pmset", "-g")),
+    "gpu_utilization_percent": ("ioreg IOAccelerator", _accelerator("Device Utilization %")),
+    "gpu_memory_bytes": ("ioreg IOAccelerator", _accelerator("In use system memory")),
+    "wired_limit_bytes": ("sysctl", _parsed(parse_wired_limit, "sysctl", "iogpu.wired_limit_mb")),
+    "vm_pressure": ("sysctl", _parsed(parse_vm_pressure, "sysctl", "kern.memorystatus_vm_pressure_level")),
+    "swap_used_bytes": ("sysctl", _parsed(parse_swap_used, "sysctl", "vm.swapusage")),
+    "tree_memory_bytes": ("phys_footprint", read_tree_footprint),
+    "time_machine": ("tmutil status", _parsed(parse_backup_running, "tmutil", "status")),
+    "priority": ("ps", lambda system: parse_priority(system.run("ps", "-o", "pri=", "-p", str(os.getpid())))),
+}
+
+RATES: dict[str, tuple[str, CounterReader]] = {
+    "gpu_ms_per_s_others": ("ioreg AGXDeviceUserClient", read_gpu_time_of_others),
+}
+GROWTHS: dict[str, tuple[str, CounterReader]] = {}

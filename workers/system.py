@@ -1,0 +1,154 @@
+"""The seam to the machine: commands, files and the few calls into system libraries, behind one protocol.
+
+Everything that reads the machine takes a `System`, so that recorded outputs stand in for a Mac in tests.
+"""
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+COMMAND_TIMEOUT_S = 5.0
+
+
+class Unreadable(Exception):
+    """Something cannot be read here; the message is the reason that is stored."""
+
+
+class System(Protocol):
+    """What reading the machine needs of it. Every method raises `Unreadable` with the reason."""
+
+    @property
+    def platform(self) -> str:
+        """As `sys.platform`: darwin, linux."""
+
+    def run(self, *command: str) -> str:
+        """A command's standard output."""
+
+    def read(self, path: str) -> str:
+        """A file's text, stripped."""
+
+    def list(self, pattern: str) -> list[str]:
+        """The absolute paths that match a pattern below the root, sorted; none match: none."""
+
+    def notify_state(self, key: str) -> int:
+        """The state of a Darwin notification key. A key that does not exist answers 0 as well."""
+
+    def footprint_bytes(self, pid: int) -> int:
+        """macOS's physical footprint of one of the user's own processes: Metal memory included, unlike RSS."""
+
+
+Found = float | str | tuple[float, str]
+FieldReader = Callable[[System], Found]  # raises Unreadable
+CounterReader = Callable[[System], dict[str, float]]  # totals that only grow, by process or part
+
+
+class LocalSystem:
+    """This machine."""
+
+    @property
+    def platform(self) -> str:
+        return sys.platform
+
+    def run(self, *command: str) -> str:
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=COMMAND_TIMEOUT_S, check=False
+            )
+        except FileNotFoundError as error:
+            raise Unreadable(f"{command[0]} is not installed") from error
+        except subprocess.TimeoutExpired as error:
+            raise Unreadable(f"{command[0]} did not answer within {COMMAND_TIMEOUT_S:g} s") from error
+        except OSError as error:
+            raise Unreadable(f"{command[0]}: {error.strerror}") from error
+        if done.returncode != 0:
+            words = (done.stderr or done.stdout).strip().splitlines()
+            raise Unreadable(f"{command[0]} failed with status {done.returncode}: {words[0] if words else 'no words'}")
+        return done.stdout
+
+    def read(self, path: str) -> str:
+        try:
+            return Path(path).read_text(errors="replace").strip()
+        except FileNotFoundError as error:
+            raise Unreadable(f"{path} does not exist") from error
+        except OSError as error:
+            raise Unreadable(f"{path}: {error.strerror}") from error
+
+    def list(self, pattern: str) -> list[str]:
+        root = Path("/")
+        try:
+            return sorted(str(path) for path in root.glob(pattern.lstrip("/")))
+        except OSError as error:
+            raise Unreadable(f"{pattern}: {error.strerror}") from error
+
+    def notify_state(self, key: str) -> int:
+        if sys.platform != "darwin":
+            raise Unreadable("only macOS has notification keys")
+        library = _system_library()
+        token, state = ctypes.c_int(), ctypes.c_uint64()
+        if status := library.notify_register_check(key.encode(), ctypes.byref(token)):
+            raise Unreadable(f"notify_register_check({key}) failed with status {status}")
+        try:
+            if status := library.notify_get_state(token, ctypes.byref(state)):
+                raise Unreadable(f"notify_get_state({key}) failed with status {status}")
+        finally:
+            library.notify_cancel(token)
+        return state.value
+
+    def footprint_bytes(self, pid: int) -> int:
+        if sys.platform != "darwin":
+            raise Unreadable("only macOS has a physical footprint")
+        buffer = ctypes.create_string_buffer(_RUSAGE_BYTES)
+        if _system_library().proc_pid_rusage(pid, _RUSAGE_V4, buffer):
+            raise Unreadable(f"proc_pid_rusage({pid}) failed: no such process, or another user's")
+        return int.from_bytes(buffer.raw[_FOOTPRINT_AT : _FOOTPRINT_AT + 8], sys.byteorder)
+
+
+class OneReading:
+    """A system that runs each command once, for several fields of one reading."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._answers: dict[tuple[str, ...], str | Unreadable] = {}
+
+    @property
+    def platform(self) -> str:
+        return self._system.platform
+
+    def run(self, *command: str) -> str:
+        if command not in self._answers:
+            try:
+                self._answers[command] = self._system.run(*command)
+            except Unreadable as error:
+                self._answers[command] = error
+        answer = self._answers[command]
+        if isinstance(answer, Unreadable):
+            raise Unreadable(str(answer))
+        return answer
+
+    def read(self, path: str) -> str:
+        return self._system.read(path)
+
+    def list(self, pattern: str) -> list[str]:
+        return self._system.list(pattern)
+
+    def notify_state(self, key: str) -> int:
+        return self._system.notify_state(key)
+
+    def footprint_bytes(self, pid: int) -> int:
+        return self._system.footprint_bytes(pid)
+
+
+# struct rusage_info_v4: ri_phys_footprint lies after the 16 bytes of the uuid and seven 64-bit fields.
+_RUSAGE_V4 = 4
+_RUSAGE_BYTES = 1024
+_FOOTPRINT_AT = 72
+
+
+def _system_library() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("/usr/lib/libSystem.B.dylib")
+    except OSError as error:
+        raise Unreadable(f"libSystem cannot be loaded: {error}") from error

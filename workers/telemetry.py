@@ -1,0 +1,157 @@
+"""What state the machine is in, read around a trial without root.
+
+A reading holds a number, words, or the reason why there is neither; unreadable is never 0. Rates and growths cover the
+time since the same reader's previous reading: between the readings before and after a trial, the trial itself.
+"""
+
+import functools
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+
+from workers import linux, macos
+from workers.processes import own_cpu_s
+from workers.system import CounterReader, FieldReader, LocalSystem, OneReading, System, Unreadable
+
+FIRST = "a difference needs two readings, and this is the first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One field of the machine's state: `value`, `value_text`, both, or `reason`."""
+
+    field: str
+    value: float | None = None
+    value_text: str | None = None
+    source: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Totals:
+    """Counters at one moment, by field; the reason where one cannot be read."""
+
+    at_s: float
+    found: dict[str, dict[str, float] | str]
+
+
+class MachineReader:
+    """Reads the machine, and remembers its counters for the next reading.
+
+    Args:
+        system: the machine, or recorded outputs of one.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, system: System | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._system = system or LocalSystem()
+        self._clock = clock
+        self._previous: _Totals | None = None
+
+    def read(self) -> tuple[Reading, ...]:
+        """The state now: every field of this platform once, in a fixed order."""
+        system = OneReading(self._system)
+        fields, rates, growths = _tables(system)
+        started_s = self._clock()
+        instant = [_take(name, source, read, system) for name, (source, read) in fields.items()]
+        now = _Totals(
+            at_s=started_s, found={name: _count(read, system) for name, (_, read) in (rates | growths).items()}
+        )
+        per_s = [_grown(name, source, self._previous, now, per_s=True) for name, (source, _) in rates.items()]
+        in_all = [_grown(name, source, self._previous, now, per_s=False) for name, (source, _) in growths.items()]
+        self._previous = now
+        cost = Reading(field="read_ms", value=1000 * (self._clock() - started_s), source="our own clock")
+        return (*instant, *per_s, *in_all, cost)
+
+
+def read_machine() -> tuple[Reading, ...]:
+    """The state of this machine now. Rates and growths are those since the last call in this process."""
+    return _default_reader().read()
+
+
+def read_thermal_level(system: System | None = None) -> Reading:
+    """The thermal level alone, cheap enough to poll: 0 nominal, 1 moderate, 2 heavy, 3 trapping, 4 sleeping."""
+    system = system or LocalSystem()
+    fields, _, _ = _tables(system)
+    return _take("thermal_level", *fields["thermal_level"], system)
+
+
+@functools.cache
+def _default_reader() -> MachineReader:
+    return MachineReader()
+
+
+Tables = tuple[
+    dict[str, tuple[str, FieldReader]], dict[str, tuple[str, CounterReader]], dict[str, tuple[str, CounterReader]]
+]
+
+
+def _tables(system: System) -> Tables:
+    """The platform's instant fields, rates and growths."""
+    here = macos if system.platform == "darwin" else linux
+    return here.FIELDS | _FIELDS, here.RATES | _RATES, here.GROWTHS
+
+
+def _take(name: str, source: str, read: FieldReader, system: System) -> Reading:
+    try:
+        found = read(system)
+    except Unreadable as error:
+        return Reading(field=name, source=source, reason=str(error))
+    if isinstance(found, str):
+        return Reading(field=name, value_text=found, source=source)
+    value, text = found if isinstance(found, tuple) else (found, None)
+    return Reading(field=name, value=value, value_text=text, source=source)
+
+
+def _count(read: CounterReader, system: System) -> dict[str, float] | str:
+    try:
+        return read(system)
+    except Unreadable as error:
+        return str(error)
+
+
+def _grown(name: str, source: str, before: _Totals | None, now: _Totals, *, per_s: bool) -> Reading:
+    """How much a counter grew. A part that is new grew from nothing; one that went away took its last growth along."""
+    new = now.found[name]
+    old = FIRST if before is None else before.found[name]
+    if isinstance(new, str) or isinstance(old, str):
+        return Reading(field=name, source=source, reason=new if isinstance(new, str) else str(old))
+    growth = sum(total - old.get(part, 0.0) for part, total in new.items())
+    elapsed_s = now.at_s - before.at_s if before is not None else 0.0
+    if per_s and elapsed_s <= 0:
+        return Reading(field=name, source=source, reason="no time passed since the last reading")
+    # Counters of different clocks can disagree by a tick: less than nothing is nothing.
+    return Reading(field=name, value=max(growth, 0.0) / (elapsed_s if per_s else 1.0), source=source)
+
+
+# ---- fields of every platform ----
+
+
+def _load(_system: System) -> float:
+    try:
+        return os.getloadavg()[0]
+    except OSError as error:
+        raise Unreadable("the system tells no load average") from error
+
+
+def _memory_available(_system: System) -> float:
+    return float(psutil.virtual_memory().available)
+
+
+def _cpu_of_others(_system: System) -> dict[str, float]:
+    """CPU seconds of the whole machine less those of this process's tree: parts that add up to others' seconds."""
+    times = psutil.cpu_times()
+    busy_s = sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+    return {"machine": busy_s} | {pid: -spent_s for pid, spent_s in own_cpu_s().items()}
+
+
+_FIELDS: dict[str, tuple[str, FieldReader]] = {
+    "memory_available_bytes": ("psutil", _memory_available),
+    "load_1min": ("getloadavg", _load),
+}
+_RATES: dict[str, tuple[str, CounterReader]] = {
+    "cpu_cores_others": ("cpu times, less this process's tree", _cpu_of_others),
+}
