@@ -190,7 +190,7 @@ class SimulatedEngine(Engine):
             evidence=(self._evidence(turn),),
             tokens_per_stamp=(1, *self._committed(turn)) if turn.answer_ids else (),
             steps=turn.steps,
-            engine_prefill_tps=len(turn.prompt_ids) / (turn.prefill_ns / 1e9),
+            engine_prefill_tps=(len(turn.prompt_ids) - turn.cached_tokens) / (turn.prefill_ns / 1e9),
         )
 
     def close(self) -> None:

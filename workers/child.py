@@ -1,0 +1,151 @@
+"""A worker's process as the parent holds it: spawned in a session of its own, journaled, ended for certain."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from workers.channel import ChannelClosed, LineChannel
+from workers.family import Family
+from workers.journal import Journal, Spawned, describe
+from workers.protocol import Stop, encode
+
+SIGNAL_GRACE_S = 5.0  # at most, after each signal
+LOG_TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """Who the worker is and where it leaves its traces."""
+
+    run_id: str
+    arm: str
+    log_path: Path  # its stdout and stderr, appended
+    journal_path: Path
+    python: str = sys.executable
+    environment: Mapping[str, str] = field(default_factory=dict)  # added to this process's own
+    heartbeat_s: float = 1.0  # at most: shorter where the deadlines need it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReport:
+    """How a worker ended."""
+
+    returncode: int | None  # negative for a signal; None: it never started, or would not die
+    signals: tuple[str, ...]  # those that it took: SIGTERM, SIGKILL
+    survivors: tuple[int, ...]  # pids that no signal ended; they stay in the journal
+
+
+class Child:
+    """A spawned process with its channel, its log and its descendants.
+
+    Raises:
+        OSError: the interpreter cannot be started, or the log or the journal not written.
+    """
+
+    def __init__(self, spec: WorkerSpec, *, heartbeat_s: float) -> None:
+        self._spec = spec
+        self._journal = Journal(spec.journal_path)
+        request_read, request_write = os.pipe()
+        record_read, record_write = os.pipe()
+        self.channel = LineChannel(read_fd=record_read, write_fd=request_write)
+        try:
+            self.popen = self._spawn(request_read, record_write, heartbeat_s)
+        except OSError:
+            self.channel.close()
+            raise
+        finally:
+            os.close(request_read)
+            os.close(record_write)
+        leader = psutil.Process(self.popen.pid)  # our child and not reaped: it exists
+        self.family = Family(leader)
+        self._entry: Spawned | None = None
+        try:
+            self._entry = self._journaled(leader)
+        except OSError:
+            self.end(SIGNAL_GRACE_S)  # never a process that no journal knows
+            raise
+
+    def mark_log(self) -> None:
+        """What is printed from now on belongs to the request that begins."""
+        self._log_mark = self._spec.log_path.stat().st_size
+
+    def log_tail(self) -> str:
+        """The last of what was printed since the mark."""
+        with self._spec.log_path.open("rb") as log:
+            log.seek(max(self._log_mark, self._spec.log_path.stat().st_size - LOG_TAIL_BYTES))
+            return log.read().decode(errors="replace")
+
+    def ask_to_stop(self, timeout_s: float) -> None:
+        """Send Stop and wait for the end; what happens if it does not come is the caller's affair."""
+        try:
+            self.channel.send(encode(Stop()), deadline=time.monotonic() + timeout_s)
+        except (TimeoutError, ChannelClosed):
+            return
+        self.reap(timeout_s)
+
+    def reap(self, timeout_s: float) -> int | None:
+        """Wait for the process's end; its return code, or None if it still runs."""
+        try:
+            return self.popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def end(self, grace_s: float) -> StopReport:
+        """Close the channel, signal whoever is left, verify. SIGTERM first: a killed process may leave memory wired."""
+        self.family.snapshot()
+        self.channel.close()
+        self.popen.poll()
+        signals: list[str] = []
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if not self.family.living():
+                break
+            signals.append(number.name)
+            self.family.signal(number)
+            self.reap(grace_s)
+            self.family.wait_gone(grace_s)
+        survivors = tuple(process.pid for process in self.family.living())
+        if self._entry is not None and not survivors:
+            self._journal.gone(self._entry)
+        return StopReport(returncode=self.reap(0), signals=tuple(signals), survivors=survivors)
+
+    def _spawn(self, request_fd: int, record_fd: int, heartbeat_s: float) -> subprocess.Popen[bytes]:
+        command = [self._spec.python, "-P", "-m", "workers"]
+        command += ["--request-fd", str(request_fd), "--record-fd", str(record_fd), "--heartbeat-s", str(heartbeat_s)]
+        self._spec.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self._spec.log_path.open("ab") as log:
+            self._log_mark = log.tell()
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment(),
+                pass_fds=(request_fd, record_fd),
+                start_new_session=True,
+            )
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            **self._spec.environment,
+            "INTERLACE_RUN": self._spec.run_id,
+            "INTERLACE_ARM": self._spec.arm,
+            "PYTHONUNBUFFERED": "1",  # the log holds all that was printed before a crash
+            "SPT_NOENV": "1",  # setproctitle must leave the markers above readable
+        }
+
+    def _journaled(self, leader: psutil.Process) -> Spawned | None:
+        """Journal the process before its first use. One that has already ended shows itself on the channel."""
+        try:
+            entry = describe(leader, run_id=self._spec.run_id, arm=self._spec.arm)
+        except psutil.Error:
+            return None
+        self._journal.spawned(entry)
+        return entry

@@ -1,0 +1,75 @@
+"""A spawned process and all that came of it: who of them lives, and how they are ended.
+
+A process belongs when it is in the leader's own session, or was seen as a descendant while the leader lived (a child
+that made a session of its own is found only so). Every one is known by (pid, start time): a reused pid is never taken
+for ours, and nothing is ever signalled by its name.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+
+import psutil
+
+_POLL_S = 0.02
+
+
+class Family:
+    """The leader is a session's leader (`start_new_session=True`) and our own child, reaped by the caller."""
+
+    def __init__(self, leader: psutil.Process) -> None:
+        self._leader = leader
+        self._seen: set[psutil.Process] = {leader}
+
+    def snapshot(self) -> None:
+        """Remember the descendants of this moment: after the leader's death nothing links them to it."""
+        try:
+            self._seen.update(self._leader.children(recursive=True))
+        except psutil.Error:
+            return  # the leader is gone: what was seen before counts
+
+    def living(self) -> list[psutil.Process]:
+        """Those that run; the dead who are only waiting to be reaped do not count."""
+        return [process for process in self._members() if _runs(process)]
+
+    def signal(self, number: int) -> None:
+        """Signal everyone who lives."""
+        for process in self.living():
+            try:
+                process.send_signal(number)  # checks the start time before it signals
+            except psutil.Error:
+                continue  # ended in the meantime
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Whether all are gone within this time."""
+        deadline = time.monotonic() + timeout_s
+        while self.living():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _members(self) -> Iterator[psutil.Process]:
+        yield from self._seen
+        if self._pid_reused():
+            return
+        for process in psutil.process_iter():
+            if process not in self._seen and self._same_session(process):
+                yield process
+
+    def _same_session(self, process: psutil.Process) -> bool:
+        try:
+            return os.getsid(process.pid) == self._leader.pid
+        except OSError:
+            return False
+
+    def _pid_reused(self) -> bool:
+        """Whether the leader's number now names another process, whose session would be taken for ours."""
+        return psutil.pid_exists(self._leader.pid) and not self._leader.is_running()
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -1,0 +1,313 @@
+"""The parent's handle of one arm's worker: load it, ask it, notice whatever goes wrong, and end it for certain.
+
+Every wait has a deadline. A worker that crashes, hangs, talks garbage or ends without an answer is a `WorkerFault` with
+its kind; by then its processes are ended and the caller may spawn another. This process never imports mlx.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NoReturn, Protocol, Self
+
+from workers.channel import ChannelClosed
+from workers.child import SIGNAL_GRACE_S, Child, StopReport, WorkerSpec
+from workers.errors import FaultKind, WorkerFault, classify_text, describe_exit
+from workers.protocol import (
+    PROTOCOL_VERSION,
+    Done,
+    Failure,
+    Generate,
+    Generation,
+    Heartbeat,
+    Hello,
+    Load,
+    Loaded,
+    Message,
+    ProtocolError,
+    decode,
+    encode,
+)
+
+__all__ = ["Deadlines", "StopReport", "WorkerProcess", "WorkerSpec"]
+
+EXIT_GRACE_S = 2.0  # between the channel's end, or a last record, and the process's end
+BEATS_A_DEADLINE = 4  # heartbeats come at least this often within the shortest deadline that needs them
+
+
+class Deadlines(Protocol):
+    """After how long a worker is taken for stuck. `orchestrator.plan.Deadlines` is one."""
+
+    @property
+    def load_s(self) -> float:
+        """From the spawn until the engine is ready."""
+
+    @property
+    def first_token_s(self) -> float:
+        """From a turn's start until its first token."""
+
+    @property
+    def inter_token_s(self) -> float:
+        """Between two tokens, and from the last one to the turn's record."""
+
+    @property
+    def total_s(self) -> float:
+        """For a whole request, all its turns."""
+
+
+class WorkerProcess:
+    """One worker process, spawned by `load`. Not thread-safe. A context manager: leaving it stops the worker.
+
+    Attributes:
+        hello: what the process said of itself; None before `load`.
+        loaded: what the engine said of itself; None before `load`.
+    """
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self.spec = spec
+        self.hello: Hello | None = None
+        self.loaded: Loaded | None = None
+        self._child: Child | None = None
+        self._report = StopReport(returncode=None, signals=(), survivors=())
+        self._busy = False  # an answer is outstanding: a request to stop would not be read
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._child is not None and self._child.popen.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id; None before `load` and after its end."""
+        return None if self._child is None else self._child.popen.pid
+
+    def load(self, request: Load, deadlines: Deadlines) -> Loaded:
+        """Spawn the process and load the engine. Once for each WorkerProcess.
+
+        Raises:
+            WorkerFault: the process is ended.
+        """
+        due = _Due(
+            at=time.monotonic() + deadlines.load_s,
+            kind=FaultKind.hung_load,
+            words=f"not loaded within {deadlines.load_s:g} s",
+        )
+        child = self._spawn(deadlines)
+        self._busy = True
+        self._send(child, request, due)
+        self.hello = self._hello(child, due)
+        self.loaded = self._loaded(child, due)
+        self._busy = False
+        child.family.snapshot()
+        return self.loaded
+
+    def generate(
+        self, request: Generate, deadlines: Deadlines, on_heartbeat: Callable[[Heartbeat], None] | None = None
+    ) -> list[Generation]:
+        """Run one conversation: one generation a turn.
+
+        Raises:
+            WorkerFault: with the turns that were answered before it. Its `alive` is set where the engine failed in an
+                orderly way and the process takes the next request; else the process is ended.
+        """
+        child = self._running()
+        child.mark_log()
+        self._busy = True
+        answered: list[Generation] = []
+        try:
+            self._converse(child, request, _Watch(deadlines), answered, on_heartbeat)
+        except WorkerFault as fault:
+            fault.generations = tuple(answered)
+            raise
+        self._busy = False
+        child.family.snapshot()
+        return answered
+
+    def stop(self, teardown_s: float) -> StopReport:
+        """End the process and all that came of it: Stop, then SIGTERM, then SIGKILL; verify. May be called again.
+
+        Args:
+            teardown_s: how long it may take to end as asked. Each signal then gets as long, but 5 s at most.
+        """
+        if self._child is None:
+            return self._report
+        child, self._child = self._child, None
+        child.family.snapshot()
+        if not self._busy:
+            child.ask_to_stop(teardown_s)
+        self._report = child.end(min(teardown_s, SIGNAL_GRACE_S))
+        return self._report
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(SIGNAL_GRACE_S)
+
+    def _spawn(self, deadlines: Deadlines) -> Child:
+        if self._child is not None or self.hello is not None:
+            raise RuntimeError("a WorkerProcess loads once; make another")
+        shortest_s = min(deadlines.first_token_s, deadlines.inter_token_s)
+        heartbeat_s = min(self.spec.heartbeat_s, shortest_s / BEATS_A_DEADLINE)
+        try:
+            self._child = Child(self.spec, heartbeat_s=heartbeat_s)
+        except OSError as error:
+            raise WorkerFault(FaultKind.load_failed, self._named(f"cannot start the worker: {error}")) from error
+        return self._child
+
+    def _running(self) -> Child:
+        if self._child is None or self.loaded is None:
+            raise RuntimeError("the worker is not loaded, or has ended; make another and load it")
+        return self._child
+
+    def _hello(self, child: Child, due: "_Due") -> Hello:
+        message = self._receive(child, due)
+        if not isinstance(message, Hello) or message.protocol != PROTOCOL_VERSION:
+            self._raise_fault(child, FaultKind.garbage, f"no greeting of protocol {PROTOCOL_VERSION}: {message!r:.200}")
+        return message
+
+    def _loaded(self, child: Child, due: "_Due") -> Loaded:
+        while isinstance(message := self._receive(child, due), Heartbeat):
+            pass
+        if isinstance(message, Failure):
+            self._raise_last_failure(child, message, FaultKind.load_failed)
+        if not isinstance(message, Loaded):
+            self._raise_fault(child, FaultKind.garbage, f"{message.kind} while loading: {message!r:.200}")
+        return message
+
+    def _converse(
+        self,
+        child: Child,
+        request: Generate,
+        watch: "_Watch",
+        answered: list[Generation],
+        on_heartbeat: Callable[[Heartbeat], None] | None,
+    ) -> None:
+        self._send(child, request, watch.next_due())
+        while True:
+            message = self._receive(child, watch.next_due())
+            match message:
+                case Heartbeat():
+                    watch.beat(message)
+                    if on_heartbeat is not None:
+                        on_heartbeat(message)
+                case Generation(request_id=request.request_id) if message.turn == len(answered) < len(request.turns):
+                    answered.append(message)
+                    watch.turn_answered()
+                case Done(request_id=request.request_id) if len(answered) == len(request.turns):
+                    return
+                case Failure(request_id=request.request_id):
+                    self._raise_orderly_failure(child, message)
+                case Failure():
+                    self._raise_last_failure(child, message, FaultKind.generation_failed)
+                case _:
+                    self._raise_fault(child, FaultKind.garbage, f"{message.kind} is not due: {message!r:.200}")
+
+    def _send(self, child: Child, message: Message, due: "_Due") -> None:
+        try:
+            child.channel.send(encode(message), deadline=due.at)
+        except TimeoutError:
+            self._raise_fault(child, due.kind, f"the request to {message.kind} was not taken: {due.words}")
+        except ChannelClosed:
+            self._raise_exit(child)
+
+    def _receive(self, child: Child, due: "_Due") -> Message:
+        try:
+            return decode(child.channel.receive(deadline=due.at))
+        except TimeoutError:
+            self._raise_fault(child, due.kind, due.words)
+        except ProtocolError as error:
+            self._raise_fault(child, FaultKind.garbage, f"garbage on the channel: {error}")
+        except ChannelClosed:
+            self._raise_exit(child)
+
+    def _raise_orderly_failure(self, child: Child, failure: Failure) -> NoReturn:
+        """The request failed; the process goes on."""
+        self._busy = False
+        kind = _kind_of(failure, FaultKind.generation_failed)
+        raise WorkerFault(
+            kind, self._named(failure.message), log_tail=child.log_tail(), detail=failure.detail, alive=True
+        )
+
+    def _raise_last_failure(self, child: Child, failure: Failure, default: FaultKind) -> NoReturn:
+        """The worker said what went wrong and is about to end."""
+        child.reap(EXIT_GRACE_S)
+        self._raise_fault(child, _kind_of(failure, default), failure.message, detail=failure.detail)
+
+    def _raise_exit(self, child: Child) -> NoReturn:
+        """The channel has ended: the process has, or is about to."""
+        returncode = child.reap(EXIT_GRACE_S)
+        if returncode is None:
+            self._raise_fault(child, FaultKind.exited_without_record, "closed its channel without an answer")
+        words = describe_exit(returncode)
+        if returncode == 0:
+            self._raise_fault(child, FaultKind.exited_without_record, f"ended without an answer ({words})")
+        # Metal's and C++'s errors end the process; what they say is in the log.
+        self._raise_fault(child, classify_text(child.log_tail()) or FaultKind.crashed, f"crashed ({words})")
+
+    def _raise_fault(self, child: Child, kind: FaultKind, message: str, *, detail: str = "") -> NoReturn:
+        """End the process, then say what happened."""
+        self._busy = True  # it takes no request to stop now
+        report = self.stop(SIGNAL_GRACE_S)
+        if report.survivors:
+            message += f"; processes {report.survivors} survived SIGKILL"
+        raise WorkerFault(kind, self._named(message), log_tail=child.log_tail(), detail=detail)
+
+    def _named(self, message: str) -> str:
+        return f"arm {self.spec.arm}: {message} (log: {self.spec.log_path})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Due:
+    """A deadline, and what has happened when it passes."""
+
+    at: float  # time.monotonic()
+    kind: FaultKind
+    words: str
+
+
+class _Watch:
+    """Which deadline is next, from what the heartbeats say."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self._since = time.monotonic()  # the turn's start, or its last sign of growth
+        self._tokens = 0
+        self._total = _Due(
+            at=self._since + deadlines.total_s,
+            kind=FaultKind.too_long,
+            words=f"the request took more than {deadlines.total_s:g} s",
+        )
+
+    def next_due(self) -> _Due:
+        """The next deadline."""
+        return min(self._turn_due(), self._total, key=lambda due: due.at)
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """Growth starts the inter-token deadline anew; a beat without growth changes nothing."""
+        if heartbeat.tokens != self._tokens:
+            self._tokens = heartbeat.tokens
+            self._since = time.monotonic()
+
+    def turn_answered(self) -> None:
+        """The next turn waits for its own first token."""
+        self._tokens = 0
+        self._since = time.monotonic()
+
+    def _turn_due(self) -> _Due:
+        if not self._tokens:
+            limit_s = self._deadlines.first_token_s
+            words = f"no first token within {limit_s:g} s"
+            return _Due(at=self._since + limit_s, kind=FaultKind.hung_first_token, words=words)
+        limit_s = self._deadlines.inter_token_s
+        words = f"nothing for {limit_s:g} s after {self._tokens} tokens"
+        return _Due(at=self._since + limit_s, kind=FaultKind.hung_inter_token, words=words)
+
+
+def _kind_of(failure: Failure, default: FaultKind) -> FaultKind:
+    try:
+        return FaultKind(failure.error_kind)
+    except ValueError:
+        return default
