@@ -54,6 +54,10 @@ class Deadlines(Protocol):
     def total_s(self) -> float:
         """For a whole request, all its turns."""
 
+    @property
+    def teardown_s(self) -> float:
+        """For `stop`."""
+
 
 class WorkerProcess:
     """One worker process, spawned by `load`. Not thread-safe. A context manager: leaving it stops the worker.

@@ -98,7 +98,7 @@ class _Turn:
     token_ns: float
 
 
-class SimulatedEngine(Engine):
+class Simulated(Engine):
     """See the module."""
 
     def __init__(
