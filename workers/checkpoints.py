@@ -1,0 +1,374 @@
+"""Where checkpoints are and what they are, found without loading a weight and without mlx.
+
+A folder in mlx-lm's layout holds config.json, model*.safetensors and a tokenizer. Everything here reads the JSON and
+the safetensors headers only, so that a missing or broken file shows itself in milliseconds, before any model loads.
+"""
+
+import contextlib
+import fcntl
+import fnmatch
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workers.dummies import DEFAULT_GROUP_SIZE, SHAPES
+from workers.errors import EngineError, FaultKind
+
+# What mlx-lm can make a tokenizer of.
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "*.tiktoken", "vocab.json")
+_DTYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+# The number of experts, as the model families call it.
+_EXPERT_COUNT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts")
+_SAMPLE_BYTES = 65536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointInfo:
+    """What a folder's configuration and headers tell. None: they do not tell."""
+
+    path: str | None  # None: a dummy has no folder
+    architecture: str
+    layers: int | None
+    hidden_size: int | None
+    kv_heads: int | None
+    head_dim: int | None
+    vocab_size: int | None
+    dtype: str | None  # of activations, scales and the cache
+    bits: int | None  # of the quantised weights; unquantised: of the dtype
+    group_size: int | None  # None: not quantised
+    weights_bytes: int
+    bytes_read_per_token: int | None  # weights that one decoded token reads
+    kv_bytes_per_token: int | None  # growth of an unquantised cache a token, all layers
+    digest: str
+
+
+def checkpoints_dir() -> Path:
+    """Where `interlace checkpoint import` puts its folders: INTERLACE_CHECKPOINTS, else the user's data folder."""
+    if chosen := os.environ.get("INTERLACE_CHECKPOINTS"):
+        return Path(chosen).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("interlace", appauthor=False)) / "checkpoints"
+
+
+def cache_dir() -> Path:
+    """Where what can be fetched or converted again is kept: INTERLACE_CACHE, else the user's cache folder."""
+    if chosen := os.environ.get("INTERLACE_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("interlace", appauthor=False))
+
+
+@contextlib.contextmanager
+def exclusive(target: Path) -> Iterator[None]:
+    """Alone among processes in making `target`; another one waits, and may then find it made."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f".{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when closed, also by the process's death
+        yield
+
+
+def resolve(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """The checkpoint's configuration (conf.schema.CheckpointConfig) with an absolute `path`; no network.
+
+    A hub checkpoint keeps hub_id and revision, a dummy its shape: they have no path.
+
+    Raises:
+        EngineError: nothing is there, or the configuration lacks what its source needs.
+    """
+    name, source = checkpoint.get("name"), _source_of(checkpoint)
+    if source == "hub":
+        _require(checkpoint, "hub_id")
+        if "/" not in checkpoint["hub_id"]:
+            raise EngineError(
+                FaultKind.checkpoint_missing,
+                f"checkpoint {name}: hub_id {checkpoint['hub_id']!r} has no owner",
+                remedy="write it as owner/model, or use source=local with a path",
+            )
+        return dict(checkpoint)
+    if source == "dummy":
+        _require(checkpoint, "shape")
+        if checkpoint["shape"] not in SHAPES:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"checkpoint {name}: no shape {checkpoint['shape']!r}",
+                remedy=f"the shapes are {', '.join(SHAPES)}",
+            )
+        return dict(checkpoint)
+    return dict(checkpoint) | {"path": str(_existing_path(checkpoint, source))}
+
+
+def find_folder(checkpoint: Mapping[str, Any]) -> Path | None:
+    """The folder of a resolved checkpoint, or None where there is none yet: not downloaded, not converted, a dummy."""
+    source = _source_of(checkpoint)
+    if source in ("local", "imported"):
+        return Path(checkpoint["path"])
+    if source == "gguf":
+        from workers.gguf import converted_folder
+
+        folder = converted_folder(checkpoint)
+        return folder if folder.is_dir() else None
+    return _downloaded_folder(checkpoint) if source == "hub" else None
+
+
+def describe(checkpoint: Mapping[str, Any]) -> CheckpointInfo | None:
+    """What a resolved checkpoint is, whatever its source, or None where its folder is still to be made.
+
+    Raises:
+        EngineError: its folder is broken.
+    """
+    if _source_of(checkpoint) == "dummy":
+        return _describe_dummy(checkpoint)
+    folder = find_folder(checkpoint)
+    return None if folder is None else inspect(folder)
+
+
+def inspect(path: Path | str) -> CheckpointInfo:
+    """Read a folder's configuration and headers, and check that all that a load needs is there.
+
+    Raises:
+        EngineError: checkpoint_missing (no folder, no config.json, no weights, a shard or the tokenizer missing) or
+            checkpoint_corrupt (JSON that is none; a safetensors header that does not fit its file).
+    """
+    folder = Path(path).absolute()
+    if not folder.is_dir():
+        raise EngineError(FaultKind.checkpoint_missing, f"no folder {folder}", remedy="check the checkpoint's path")
+    config = _read_json(folder / "config.json")
+    headers = {file: _read_header(file) for file in _weight_files(folder)}
+    _require_tokenizer(folder)
+    sizes, dtypes = _tensor_table(headers)
+    text_config: dict[str, Any] = config.get("text_config") or {}
+    merged = config | text_config  # of a model with more than text, the language part
+    quantization = config.get("quantization") or config.get("quantization_config") or {}
+    dtype = _activation_dtype(dtypes)
+    heads = merged.get("num_attention_heads")
+    head_dim = merged.get("head_dim") or _divide(merged.get("hidden_size"), heads)
+    kv_heads = merged.get("num_key_value_heads") or heads
+    return CheckpointInfo(
+        path=str(folder),
+        architecture=config.get("model_type") or "unknown",
+        layers=merged.get("num_hidden_layers"),
+        hidden_size=merged.get("hidden_size"),
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocab_size=merged.get("vocab_size"),
+        dtype=dtype,
+        bits=quantization.get("bits") or (8 * _DTYPE_BYTES[dtype] if dtype else None),
+        group_size=quantization.get("group_size"),
+        weights_bytes=sum(sizes.values()),
+        bytes_read_per_token=_bytes_read_per_token(sizes, merged),
+        kv_bytes_per_token=_kv_bytes_per_token(merged, kv_heads, head_dim, dtype),
+        digest=_digest(folder, headers),
+    )
+
+
+def _source_of(checkpoint: Mapping[str, Any]) -> str:
+    source = checkpoint.get("source")
+    return str(getattr(source, "name", source))
+
+
+def _require(checkpoint: Mapping[str, Any], key: str) -> None:
+    if not checkpoint.get(key):
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            f"checkpoint {checkpoint.get('name')}: source={_source_of(checkpoint)} without {key}",
+            remedy=f"set checkpoint.{key}",
+        )
+
+
+def _existing_path(checkpoint: Mapping[str, Any], source: str) -> Path:
+    """The absolute path of a checkpoint that must be on this disk."""
+    name = checkpoint.get("name")
+    if source == "imported":
+        path, remedy = checkpoints_dir() / str(name), f"run: interlace checkpoint import {str(name).split('-')[0]}"
+    elif source in ("local", "gguf"):
+        _require(checkpoint, "path")
+        path, remedy = Path(checkpoint["path"]).expanduser().absolute(), "check checkpoint.path"
+    else:
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            f"checkpoint {name}: no source {source!r}",
+            remedy="the sources are hub, local, gguf, imported, dummy",
+        )
+    found = path.is_file() if source == "gguf" else path.is_dir()
+    if not found:
+        what = "file" if source == "gguf" else "folder"
+        raise EngineError(FaultKind.checkpoint_missing, f"checkpoint {name}: no {what} {path}", remedy=remedy)
+    return path
+
+
+def _downloaded_folder(checkpoint: Mapping[str, Any]) -> Path | None:
+    """A hub checkpoint's snapshot in the hub's own cache, without network."""
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(checkpoint["hub_id"], "config.json", revision=checkpoint.get("revision"))
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise EngineError(
+            FaultKind.checkpoint_missing,
+            f"no {path.name} in {path.parent}",
+            remedy="a checkpoint is a folder in mlx-lm's layout (mlx_lm.convert makes one)",
+        ) from error
+    except ValueError as error:
+        raise EngineError(
+            FaultKind.checkpoint_corrupt, f"{path}: not JSON ({error})", remedy="fetch the checkpoint again"
+        ) from error
+    if not isinstance(content, dict):
+        raise EngineError(FaultKind.checkpoint_corrupt, f"{path}: not an object", remedy="fetch the checkpoint again")
+    return content
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The files that mlx-lm loads, every shard that the index names among them."""
+    files = sorted(folder.glob("model*.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    named = set(_read_json(index).get("weight_map", {}).values()) if index.is_file() else set()
+    missing = sorted(named - {file.name for file in files})
+    if missing or not files:
+        what = missing[0] if missing else "model*.safetensors"
+        raise EngineError(
+            FaultKind.checkpoint_missing, f"no {what} in {folder}", remedy="its download or conversion is incomplete"
+        )
+    return files
+
+
+def _read_header(file: Path) -> bytes:
+    """A safetensors file's header, after checking it against the file's size."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy"):
+            pass
+        with file.open("rb") as stream:
+            return stream.read(int.from_bytes(stream.read(8), "little"))
+    except (SafetensorError, OSError) as error:
+        raise EngineError(
+            FaultKind.checkpoint_corrupt,
+            f"{file}: {str(error).removeprefix('Error while deserializing header: ')}",
+            remedy="the file is cut short or damaged: fetch or convert it again",
+        ) from error
+
+
+def _require_tokenizer(folder: Path) -> None:
+    names = [file.name for file in folder.iterdir()]
+    if not any(fnmatch.filter(names, pattern) for pattern in _TOKENIZER_FILES):
+        raise EngineError(
+            FaultKind.checkpoint_missing,
+            f"no tokenizer in {folder}",
+            remedy="copy tokenizer.json and tokenizer_config.json of the original model into it",
+        )
+
+
+def _tensor_table(headers: Mapping[Path, bytes]) -> tuple[dict[str, int], dict[str, str]]:
+    """Of every tensor, its bytes and its dtype as safetensors names it."""
+    sizes, dtypes = {}, {}
+    for header in headers.values():
+        for name, entry in json.loads(header).items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                sizes[name], dtypes[name] = end - begin, entry["dtype"]
+    return sizes, dtypes
+
+
+def _activation_dtype(dtypes: Mapping[str, str]) -> str | None:
+    """The dtype of the norms: what the activations, and so the cache, come out in."""
+    norms = (dtype for name, dtype in sorted(dtypes.items()) if name.endswith("norm.weight"))
+    floats = (dtype for dtype in dtypes.values() if dtype in _DTYPE_NAMES)
+    return _DTYPE_NAMES.get(next(norms, next(floats, "")))
+
+
+def _divide(whole: int | None, part: int | None) -> int | None:
+    return whole // part if whole and part else None
+
+
+def _bytes_read_per_token(sizes: Mapping[str, int], config: Mapping[str, Any]) -> int | None:
+    """Dense: all weights, an input embedding left out unless it is the output head too (one row of it is read).
+
+    Mixture of experts: of the experts' weights, the share that one token is routed to.
+    """
+    tied = config.get("tie_word_embeddings", True) or not any("lm_head." in name for name in sizes)
+    unread = "lm_head." if tied else "embed_tokens."
+    total = sum(size for name, size in sizes.items() if unread not in name)
+    experts = next((config[key] for key in _EXPERT_COUNT_KEYS if config.get(key)), None)
+    if experts is None:
+        return total
+    routed = config.get("num_experts_per_tok")
+    if routed is None:
+        return None
+    expert_bytes = sum(size for name, size in sizes.items() if ".switch_mlp." in name or ".experts." in name)
+    return total - expert_bytes + expert_bytes * int(routed) // int(experts)
+
+
+def _kv_bytes_per_token(
+    config: Mapping[str, Any], kv_heads: int | None, head_dim: int | None, dtype: str | None
+) -> int | None:
+    """Keys and values of every attention layer; None for caches of another kind (latent attention)."""
+    if config.get("kv_lora_rank") or not (kv_heads and head_dim and dtype and config.get("num_hidden_layers")):
+        return None
+    layers = int(config["num_hidden_layers"])
+    if kinds := config.get("layer_types"):
+        layers = sum("attention" in kind and "linear" not in kind for kind in kinds)
+    elif interval := config.get("full_attention_interval"):
+        layers //= int(interval)
+    return 2 * layers * kv_heads * head_dim * _DTYPE_BYTES[dtype]
+
+
+def _digest(folder: Path, headers: Mapping[Path, bytes]) -> str:
+    """Identity: sizes and headers of the weight files, both ends of their data, config.json and the tokenizer.
+
+    Headers alone would take two fine-tunes of one model for the same; reading all weights would cost minutes.
+    """
+    digest = hashlib.sha256()
+    for file, header in headers.items():
+        for part in (file.name.encode(), str(file.stat().st_size).encode(), header, *_both_ends(file, len(header) + 8)):
+            digest.update(hashlib.sha256(part).digest())
+    for name in ("config.json", "tokenizer.json"):
+        file = folder / name
+        digest.update(hashlib.sha256(file.read_bytes() if file.is_file() else b"").digest())
+    return digest.hexdigest()
+
+
+def _both_ends(file: Path, start: int) -> Iterable[bytes]:
+    with file.open("rb") as stream:
+        for position in (start, max(start, file.stat().st_size - _SAMPLE_BYTES)):
+            stream.seek(position)
+            yield stream.read(_SAMPLE_BYTES)
+
+
+def _describe_dummy(checkpoint: Mapping[str, Any]) -> CheckpointInfo:
+    shape = SHAPES[checkpoint["shape"]]
+    dtype = checkpoint.get("dtype") or "float32"
+    bits, group_size = checkpoint.get("bits"), checkpoint.get("group_size") or DEFAULT_GROUP_SIZE
+    dtype_bytes = _DTYPE_BYTES[dtype]
+    # A group of quantised weights has a scale and a bias in the dtype.
+    matrix_bits = bits + 2 * 8 * dtype_bytes / group_size if bits else 8 * dtype_bytes
+    weights_bytes = int(shape.matrix_parameters * matrix_bits / 8) + shape.norm_parameters * dtype_bytes
+    unread_bytes = 0 if shape.tied else int(shape.embedding_parameters * matrix_bits / 8)
+    identity = f"dummy {checkpoint['shape']} {bits} {group_size if bits else None} {dtype}"
+    return CheckpointInfo(
+        path=None,
+        architecture="llama",
+        layers=shape.layers,
+        hidden_size=shape.hidden_size,
+        kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        vocab_size=shape.vocab_size,
+        dtype=dtype,
+        bits=bits or 8 * dtype_bytes,
+        group_size=group_size if bits else None,
+        weights_bytes=weights_bytes,
+        bytes_read_per_token=weights_bytes - unread_bytes,
+        kv_bytes_per_token=2 * shape.layers * shape.kv_heads * shape.head_dim * dtype_bytes,
+        digest=hashlib.sha256(identity.encode()).hexdigest(),
+    )

@@ -1,0 +1,112 @@
+"""Plain decoding with mlx-lm, one token a pass: the usual control."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workers.engines.base import parse_settings
+from workers.engines.mlx_common import MlxEngine, Turn
+from workers.errors import EngineError, FaultKind
+from workers.protocol import Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See conf.schema.MlxLmConfig."""
+
+    prefill_step_size: int = 2048
+    max_kv_size: int | None = None
+    kv_bits: int | None = None
+    kv_group_size: int = 64
+    quantized_kv_start: int = 5000
+    prefix_cache: bool = True
+
+
+class MlxLm(MlxEngine):
+    """mlx-lm without a draft."""
+
+    def _check_settings(self) -> None:
+        own = parse_settings(Settings, self.settings, engine="mlx_lm")
+        problems = {
+            f"prefill_step_size {own.prefill_step_size} is not positive": own.prefill_step_size < 1,
+            f"max_kv_size {own.max_kv_size} is too small": own.max_kv_size is not None and own.max_kv_size < 8,
+            "max_kv_size and kv_bits exclude each other": own.max_kv_size is not None and own.kv_bits is not None,
+        }
+        _raise_first(problems)
+        self._own = own
+
+    def _prepare_models(self) -> Sequence[Callable[[], list[Any]]]:
+        from mlx_lm.models.cache import make_prompt_cache
+
+        model, own = self._target.model, self._own
+        if own.max_kv_size is not None and hasattr(model, "make_cache"):
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"engine mlx_lm: max_kv_size has no effect on a {self._target.info.architecture}, which makes its own "
+                "cache",
+                remedy="leave engine.max_kv_size null",
+            )
+        if own.kv_bits is not None:
+            self._require_quantizable()
+        return [lambda: make_prompt_cache(model, own.max_kv_size)]
+
+    def _require_quantizable(self) -> None:
+        """Quantise a cache's row once: the bits and the group must fit the model's heads."""
+        import mlx.core as mx
+
+        try:
+            row = mx.zeros((1, self._target.info.head_dim or self._own.kv_group_size))
+            mx.eval(mx.quantize(row, group_size=self._own.kv_group_size, bits=self._own.kv_bits))
+        except ValueError as error:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"engine mlx_lm: kv_bits={self._own.kv_bits}, kv_group_size={self._own.kv_group_size}: "
+                f"{str(error).removeprefix('[quantize] ')}",
+                remedy="choose 4 or 8 bits, and a group that divides the head dimension",
+            ) from error
+
+    def _drafted_per_step(self) -> int | None:
+        return None
+
+    def _keeps_prefix(self) -> bool:
+        return self._own.prefix_cache
+
+    def _generate_arguments(self) -> dict[str, Any]:
+        return {
+            "prefill_step_size": self._own.prefill_step_size,
+            "kv_bits": self._own.kv_bits,
+            "kv_group_size": self._own.kv_group_size,
+            "quantized_kv_start": self._own.quantized_kv_start,
+        }
+
+    def _account(self, turn: Turn) -> tuple[None, Sequence[Evidence]]:
+        drafted = sum(turn.from_draft)
+        plain = Evidence(
+            mechanism="plain",
+            requested=False,
+            engaged=drafted > 0,
+            useful=drafted > 0,
+            source="mlx_lm GenerationResponse.from_draft",
+            text=f"no draft model loaded; from_draft true on {drafted} of {len(turn.token_ids)} tokens",
+        )
+        return None, [plain] if self._own.kv_bits is None else [plain, self._kv_evidence()]
+
+    def _kv_evidence(self) -> Evidence:
+        """Quantisation starts at a length: a short conversation never reaches it."""
+        kinds = [type(layer).__name__ for layer in self._caches.layers]
+        quantized = sum(kind == "QuantizedKVCache" for kind in kinds)
+        return Evidence(
+            mechanism="kv_quantization",
+            requested=True,
+            engaged=quantized > 0,
+            useful=None,
+            source="classes of the prompt cache's layers",
+            text=f"{quantized} of {len(kinds)} cache layers quantised to {self._own.kv_bits} bits (starts at token "
+            f"{self._own.quantized_kv_start})",
+        )
+
+
+def _raise_first(problems: dict[str, bool]) -> None:
+    for problem, found in problems.items():
+        if found:
+            raise EngineError(FaultKind.unsupported_setting, f"engine mlx_lm: {problem}")

