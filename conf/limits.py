@@ -1,0 +1,101 @@
+"""What a value must satisfy besides its type, by schema. Pure."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from conf import schema
+
+# Says what is wrong with a value, or nothing.
+Rule = Callable[[Any], str | None]
+
+
+def at_least(bound: float) -> Rule:
+    return lambda value: None if value >= bound else f"is {value}: give at least {bound:g}"
+
+
+def above(bound: float) -> Rule:
+    return lambda value: None if value > bound else f"is {value}: give more than {bound:g}"
+
+
+def between(low: float, high: float) -> Rule:
+    """Both ends excluded."""
+    return lambda value: None if low < value < high else f"is {value}: give a value between {low:g} and {high:g}"
+
+
+def share(value: Any) -> str | None:
+    """A probability, both ends included."""
+    return None if 0 <= value <= 1 else f"is {value}: give a value from 0 to 1"
+
+
+def one_of(*words: Any) -> Rule:
+    return lambda value: None if value in words else f"is {value}: choose one of {', '.join(map(str, words))}"
+
+
+_KV_BITS = one_of(2, 3, 4, 5, 6, 8)
+_DRIFTS = ("none", "linear", "saturating", "step", "random_walk", "bursts", "duty_cycle")
+
+RULES: dict[type[Any], dict[str, Rule]] = {
+    schema.CheckpointConfig: {
+        "bits": at_least(1),
+        "group_size": at_least(1),
+        "bytes_read_per_token": at_least(1),
+        "dtype": one_of("float32", "bfloat16", "float16"),
+    },
+    schema.MlxLmConfig: {
+        "prefill_step_size": at_least(1),
+        "max_kv_size": at_least(1),
+        "kv_bits": _KV_BITS,
+        "kv_group_size": at_least(1),
+        "quantized_kv_start": at_least(0),
+    },
+    schema.MlxLmDraftConfig: {
+        # Of a block, one token is the target's own: below 2 nothing would be drafted.
+        "block_size": at_least(2),
+        "prefill_step_size": at_least(1),
+    },
+    schema.SimulatedConfig: {
+        "effect": above(0),
+        "decode_tps": above(0),
+        "prefill_tps": above(0),
+        "noise": at_least(0),
+        "drift": one_of(*_DRIFTS),
+        "drift_size": above(-1),
+        "block_size": at_least(1),
+        "acceptance": share,
+        "fault_at": at_least(0),
+    },
+    schema.WorkloadConfig: {
+        "kind": one_of("prompts", "two_turns"),
+        "max_tokens": at_least(1),
+        "document_tokens": at_least(100),
+        "seed": at_least(0),
+    },
+    schema.SamplingConfig: {
+        "temperature": at_least(0),
+        "top_p": lambda value: None if 0 < value <= 1 else f"is {value}: give a value above 0, up to 1",
+        "top_k": at_least(0),
+        "min_p": share,
+    },
+    schema.DeadlineConfig: dict.fromkeys(
+        ("load_s", "first_token_s", "inter_token_s", "total_s", "teardown_s"), above(0)
+    ),
+    schema.DesignConfig: {
+        "rounds": at_least(1),
+        "seed": at_least(0),
+        "alpha": between(0, 1),
+        "margin": at_least(0),
+        "warmups": at_least(0),
+    },
+    schema.GateConfig: {"cooldown_s": at_least(0), "thermal_level_max": at_least(0), "timeout_s": at_least(0)},
+}
+
+
+def problems(config: type[Any], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(key, what is wrong with its value) for a group's resolved values; null is judged by nobody here."""
+    rules = RULES.get(config, {})
+    for key, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            yield key, f"is {value}: give a finite number"
+        elif value is not None and value != "???" and key in rules and (problem := rules[key](value)):
+            yield key, problem

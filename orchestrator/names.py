@@ -1,0 +1,114 @@
+"""Short names for arms, made of what differs between them; and the control that a name chooses."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.errors import InputError
+from orchestrator.plan import Arm
+
+# What stays out of a name: anything that SQL, a shell or a table would want escaped.
+_UNSAFE = re.compile(r"[^A-Za-z0-9 _.=+:/-]+")
+
+Values = Mapping[str, Any]
+
+
+def name_arms(arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    """The arms with their names: checkpoint, engine, sampling and settings, as far as they differ.
+
+    The first arm's engine goes without saying where the checkpoint is said.
+    """
+    named = []
+    taken: dict[str, int] = defaultdict(int)
+    for arm, tokens in zip(arms, _tokens(arms), strict=True):
+        name = " ".join(tokens) or _safe(arm.checkpoint["name"])
+        taken[name] += 1
+        named.append(replace(arm, name=name if taken[name] == 1 else f"{name} no.{taken[name]}"))
+    return tuple(named)
+
+
+def choose_control(arms: Sequence[Arm], wanted: str | None) -> str:
+    """The name of the control: the one asked for, in whole or by a part that no other has; else the first.
+
+    Raises:
+        InputError: no arm, or more than one, has it.
+    """
+    names = [arm.name for arm in arms]
+    if wanted is None or wanted in names:
+        return wanted or names[0]
+    matching = [name for name in names if wanted in name]
+    if len(matching) == 1:
+        return matching[0]
+    problem = f"fits {len(matching)} arms" if matching else "is no arm's name"
+    shown = matching or names
+    more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
+    raise InputError(f"control={wanted} {problem}; choose one of: {'; '.join(shown[:20])}{more}")
+
+
+def _tokens(arms: Sequence[Arm]) -> Iterator[list[str]]:
+    checkpoints = _differing(arms, lambda arm: arm.checkpoint, lambda arm: arm.checkpoint["name"])
+    engines = _differing(arms, lambda arm: arm.engine, lambda arm: arm.engine["name"])
+    samplings = _differing(arms, lambda arm: arm.sampling, lambda arm: arm.sampling["name"])
+    drafts = _differing(arms, _draft, lambda arm: (arm.engine["name"], arm.checkpoint["name"]))
+    many = {part: len({_value(arm, part)["name"] for arm in arms}) > 1 for part in ("checkpoint", "engine", "sampling")}
+    plain = arms[0].engine["name"]
+    for arm in arms:
+        engine = arm.engine["name"]
+        tokens = [arm.checkpoint["name"]] if many["checkpoint"] else []
+        tokens += _settings(arm.checkpoint, checkpoints[arm.checkpoint["name"]])
+        if many["engine"] and not (many["checkpoint"] and engine == plain):
+            tokens.append(engine)
+        tokens += _settings(arm.engine, engines[engine])
+        tokens += _settings(_draft(arm), drafts[engine, arm.checkpoint["name"]])
+        if many["sampling"]:
+            tokens.append(arm.sampling["name"])
+        tokens += _settings(arm.sampling, samplings[arm.sampling["name"]])
+        yield [_safe(token) for token in tokens]
+
+
+def _value(arm: Arm, part: str) -> dict[str, Any]:
+    value: dict[str, Any] = getattr(arm, part)
+    return value
+
+
+def _draft(arm: Arm) -> dict[str, Any]:
+    return {"draft": arm.draft["name"] if arm.draft else None}
+
+
+def _differing(arms: Iterable[Arm], values: Callable[[Arm], Values], kin: Callable[[Arm], Any]) -> dict[Any, list[str]]:
+    """Which keys differ among arms of the same kin, in the schema's order; the draft's name is told apart."""
+    seen: dict[Any, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for arm in arms:
+        leaves = _leaves(values(arm))
+        for key, value in leaves.items():
+            seen[kin(arm)][key].add(repr(value))
+    return {group: [key for key, found in keys.items() if len(found) > 1] for group, keys in seen.items()}
+
+
+def _leaves(values: Values) -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            leaves |= {f"{key}.{inner}": leaf for inner, leaf in _leaves(value).items()}
+        else:
+            leaves[key] = value
+    return leaves
+
+
+def _settings(values: Values, keys: Iterable[str]) -> list[str]:
+    leaves = _leaves(values)
+    return [f"{key.rpartition('.')[2]}={_text(leaves.get(key))}" for key in keys]
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value).rstrip("/").rpartition("/")[2]
+
+
+def _safe(text: str) -> str:
+    return _UNSAFE.sub("_", text).strip()

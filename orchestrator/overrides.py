@@ -1,0 +1,178 @@
+"""Override lines, as one would give them to Hydra's --multirun, as values. Hydra's own grammar reads them.
+
+Hydra's multirun is not used: it runs jobs one after the other in a fixed order, and drift then looks like an effect.
+Here every value of a sweep belongs to an arm of one interleaved run.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, cast
+
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, QuotedString, RangeSweep, Transformer, ValueType
+from hydra.errors import HydraException
+
+from orchestrator.errors import InputError
+
+OptionsOf = Callable[[str], Sequence[str]]
+
+COMMAND_LINE = "the command line"
+
+# Taken as they stand: an arm's name holds spaces and equal signs, which the grammar would want quoted.
+_TEXT_KEYS = ("control", "experiment")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One override: a key and the value it takes, or the values, each of which makes arms."""
+
+    key: str  # a group's name, a dotted key below one, or a key of the root
+    values: tuple[Any, ...]
+    line: str  # as given
+    origin: str  # who gave it: COMMAND_LINE, or a sweep's file
+
+    @property
+    def swept(self) -> bool:
+        return len(self.values) > 1
+
+    @property
+    def group(self) -> str:
+        return self.key.split(".", 1)[0]
+
+    @property
+    def where(self) -> str:
+        """The override and its origin, for messages."""
+        return f"override {self.line!r}" if self.origin == COMMAND_LINE else f"{self.line!r} in {self.origin}"
+
+
+def parse(lines: Iterable[str], *, origin: str, options_of: OptionsOf) -> list[Setting]:
+    """The settings of one list of override lines, in order.
+
+    Args:
+        origin: whose list it is, for messages.
+        options_of: the options of a group, for `glob()`.
+
+    Raises:
+        InputError: bad grammar, a prefix (`+`, `~`), a random, endless or empty sweep, a key given twice.
+    """
+    settings = [_parse_line(line, origin, options_of) for line in lines]
+    first: dict[str, Setting] = {}
+    for setting in settings:
+        if (earlier := first.setdefault(setting.key, setting)) is not setting:
+            raise InputError(
+                f"{setting.key} is given twice, as {earlier.line!r} and {setting.line!r}; "
+                f"to compare several values list them once: {setting.key}=a,b"
+            )
+    return settings
+
+
+def merge(*layers: Iterable[Setting]) -> list[Setting]:
+    """One setting per key. A later layer wins over an earlier one; a key keeps the place of its first mention."""
+    merged: dict[str, Setting] = {}
+    for layer in layers:
+        merged |= {setting.key: setting for setting in layer}
+    return list(merged.values())
+
+
+def suggest(word: str, known: Sequence[str]) -> str:
+    """A remedy for a word that is not known: the nearest one if there is any, then all of them."""
+    near = get_close_matches(word, known, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{hint}valid: {', '.join(known) if known else 'none'}"
+
+
+def _parse_line(line: str, origin: str, options_of: OptionsOf) -> Setting:
+    key, equals, text = line.partition("=")
+    if equals and key in _TEXT_KEYS:
+        return Setting(key=key, values=(_unquoted(text),), line=line, origin=origin)
+    override = _parsed(line, options_of)
+    probe = Setting(key=override.key_or_group, values=(), line=line, origin=origin)
+    _check_form(override, probe)
+    values = tuple(_values(override, probe))
+    if not values:
+        raise InputError(
+            f"{probe.where} yields no value: a range stops before its end (range(1,4) is 1,2,3), "
+            f"and a glob has to match; {key} has {', '.join(options_of(key)) or 'no options'}"
+        )
+    return Setting(key=probe.key, values=values, line=line, origin=origin)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> OverridesParser:
+    return OverridesParser.create()
+
+
+def _parsed(line: str, options_of: OptionsOf) -> Override:
+    try:
+        override: Override = _parser().parse_override(line)
+    except HydraException as error:
+        reason = re.sub(r"\s*See https?://\S+.*", "", str(error), flags=re.DOTALL)
+        raise InputError(
+            f"override {line!r} is not in Hydra's grammar: {' '.join(reason.split())}; "
+            "write key=value, and quote a value that holds spaces, commas or = : key='a, b'"
+        ) from error
+    override.config_loader = cast(ConfigLoader, _Options(options_of))
+    return override
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What `glob()` asks of a config loader; Hydra's own would not see the user's folder."""
+
+    options_of: OptionsOf
+
+    def get_group_options(self, group: str, results_filter: object = None) -> list[str]:
+        return list(self.options_of(group))
+
+
+def _check_form(override: Override, probe: Setting) -> None:
+    key = override.key_or_group
+    if override.is_add() or override.is_force_add():
+        raise InputError(f"{probe.where}: nothing can be added beside the schema; to set a key write {key}=value")
+    if override.is_delete():
+        raise InputError(f"{probe.where}: nothing can be deleted; set {key} to the value that you want")
+    if override.package is not None:
+        raise InputError(f"{probe.where}: packages (@) have no use here; write {key}=value")
+    if key.startswith(("hydra.", "hydra/")):
+        raise InputError(f"{probe.where}: Hydra's own settings have no effect here; leave it out")
+    if override.value_type is ValueType.INTERVAL_SWEEP:
+        raise InputError(f"{probe.where}: an interval has no end of values; use range(start,stop,step) or a,b,c")
+    if getattr(override.value(), "shuffle", False):
+        raise InputError(
+            f"{probe.where}: shuffle() would make another plan each time, and the order of the trials is drawn at "
+            "random anyway; list the values plainly"
+        )
+
+
+def _values(override: Override, probe: Setting) -> Iterable[Any]:
+    if not override.is_sweep_override():
+        return [override.value()]
+    try:
+        swept = [_plain(value) for value in override.sweep_iterator(transformer=Transformer.identity)]
+    except (HydraException, ArithmeticError) as error:
+        raise InputError(f"{probe.where}: {' '.join(str(error).split())}") from error
+    if isinstance(override.value(), RangeSweep):
+        # 0.1 + 0.1 + 0.1 in binary is 0.30000000000000004; nobody asked for that.
+        swept = [float(f"{value:.12g}") if isinstance(value, float) else value for value in swept]
+    return swept
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, QuotedString):
+        return value.text
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    return text

@@ -1,0 +1,220 @@
+"""Configuration parts: one option of one group, composed by Hydra, checked against its schema, as plain values.
+
+A plan may hold a thousand arms made of a handful of parts. So each part is composed once, all that are wanted in one
+call, and values are set on copies of it.
+"""
+
+import copy
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]  # omegaconf's reader; no types without an extra package
+
+import conf
+from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS, register
+from orchestrator.checks import all_problems, first_line, omegaconf_error, set_value
+from orchestrator.errors import InputError
+from orchestrator.overrides import COMMAND_LINE, Setting, suggest
+
+SHIPPED_DIR = Path(conf.__file__).parent
+
+Part = tuple[str, str]  # group, option
+
+
+class Parts:
+    """The options of every group, the shipped ones and those of the user's folder, which win over shipped ones.
+
+    Raises:
+        InputError: the folder is none, or holds no group.
+    """
+
+    def __init__(self, config_dir: Path | None = None) -> None:
+        self._dirs = [SHIPPED_DIR] if config_dir is None else [_checked(config_dir), SHIPPED_DIR]
+        self._nodes: dict[Part, DictConfig] = {}
+        self._scratch: dict[tuple[Part, tuple[str, ...]], DictConfig] = {}
+        self._plain: dict[tuple[Part, str], dict[str, Any]] = {}
+        self._options: dict[str, list[str]] = {}
+        register()
+
+    def options(self, group: str) -> list[str]:
+        """The names that `group=` takes."""
+        if group not in GROUP_SCHEMAS:
+            return []
+        if group not in self._options:
+            found = {name for folder in self._dirs for name in _options_in(folder / group)}
+            self._options[group] = sorted(found)
+        return self._options[group]
+
+    def file(self, part: Part) -> Path:
+        """The YAML file of an option that exists."""
+        return self._files(part)[0]
+
+    def _files(self, part: Part) -> list[Path]:
+        files = (folder / part[0] / f"{part[1]}.yaml" for folder in self._dirs)
+        return [file for file in files if file.is_file()]
+
+    def shadowing(self) -> list[Part]:
+        """The loaded options of the user's folder that stand in front of a shipped one."""
+        return [part for part in self._nodes if len(self._files(part)) > 1]
+
+    def absolute(self, path: str, *, part: Part, setting: Setting | None) -> Path:
+        """A path as the plan holds it.
+
+        On the command line a relative path starts at the working directory; in YAML, at the configuration folder that
+        the YAML is in (the one with the groups), else at the other one.
+        """
+        given = Path(path).expanduser()
+        if given.is_absolute() or (setting is not None and setting.origin == COMMAND_LINE):
+            return given.absolute()
+        folders = sorted(self._dirs, key=lambda folder: not self.file(part).is_relative_to(folder))
+        return next((folder / given for folder in folders if (folder / given).exists()), folders[0] / given)
+
+    def root(self) -> tuple[dict[str, str], dict[str, Any]]:
+        """The options chosen by default, by group, and the values of the root's own keys."""
+        config = self._compose("interlace_root", [])
+        choices = {group: option for group, option in config.hydra.runtime.choices.items() if group in GROUP_SCHEMAS}
+        return choices, {key: config[key] for key in ("control", "experiment")}
+
+    def load(self, wanted: Iterable[Part]) -> None:
+        """Compose these parts, all in one go.
+
+        Raises:
+            InputError: broken YAML, an unknown key, a value of the wrong type.
+        """
+        new = [part for part in dict.fromkeys(wanted) if part not in self._nodes]
+        if not new:
+            return
+        lines = [f"+{group}@part{number}={option}" for number, (group, option) in enumerate(new)]
+        config = self._compose("interlace_parts", lines)
+        for number, part in enumerate(new):
+            self._nodes[part] = self._typed(part, config.get(f"part{number}"))
+
+    def schema(self, part: Part) -> type[Any]:
+        """The dataclass that checks a loaded part."""
+        return _schema(self._nodes[part][part[0]])
+
+    def values(self, part: Part, settings: Iterable[tuple[Setting, Any]] = ()) -> dict[str, Any]:
+        """A loaded part with these settings, as plain JSON values, complete and within its limits.
+
+        Args:
+            settings: each a setting below the part's group, and the one of its values to take.
+
+        Raises:
+            InputError: an unknown key, a wrong type, a missing or impossible value.
+        """
+        chosen = list(settings)
+        key = (part, repr([(setting.key, value) for setting, value in chosen]))
+        if key not in self._plain:
+            self._plain[key] = self._resolved(part, chosen)
+        return copy.copy(self._plain[key])
+
+    def _resolved(self, part: Part, chosen: list[tuple[Setting, Any]]) -> dict[str, Any]:
+        tree = self._copy(part, chosen)
+        for setting, value in chosen:
+            set_value(tree, self.schema(part), setting, value)
+        try:
+            plain = OmegaConf.to_container(tree, resolve=True, enum_to_str=True)
+        except OmegaConfBaseException as error:
+            raise InputError(
+                f"{self.file(part)}: {first_line(error)}; a reference may point within its own group only"
+            ) from error
+        assert isinstance(plain, dict)
+        values: dict[str, Any] = plain[part[0]]
+        self._check(part, values, chosen)
+        return values
+
+    def _copy(self, part: Part, chosen: list[tuple[Setting, Any]]) -> DictConfig:
+        """A tree to set these keys on. One that had the same keys set serves again, for copying is what costs.
+
+        Not so where a value is a mapping: it is merged into what is there, an earlier arm's keys included.
+        """
+        if any(isinstance(value, Mapping) for _, value in chosen):
+            return copy.deepcopy(self._nodes[part])
+        key = (part, tuple(setting.key for setting, _ in chosen))
+        if key not in self._scratch:
+            self._scratch[key] = copy.deepcopy(self._nodes[part])
+        return self._scratch[key]
+
+    def _check(self, part: Part, values: dict[str, Any], chosen: list[tuple[Setting, Any]]) -> None:
+        group = part[0]
+        by_key = {setting.key: setting for setting, _ in chosen}
+        for key, problem in all_problems(self.schema(part), values):
+            dotted = f"{group}.{key}"
+            where = by_key[dotted].where if dotted in by_key else str(self.file(part))
+            raise InputError(f"{where}: {dotted} {problem}")
+
+    def _typed(self, part: Part, node: DictConfig | None) -> DictConfig:
+        group, option = part
+        if not isinstance(node, DictConfig):
+            raise InputError(f"{self.file(part)}: holds no settings of group {group}; it may not say `# @package`")
+        if not is_dataclass(_schema(node)):
+            schema = self._schema_of(part, node)
+            try:
+                node = OmegaConf.merge(OmegaConf.structured(schema), node)  # type: ignore[assignment]
+            except OmegaConfBaseException as error:
+                raise omegaconf_error(str(self.file(part)), group, schema, error) from error
+        if OmegaConf.is_missing(node, "name"):
+            node.name = option
+        tree = OmegaConf.create({group: node})
+        OmegaConf.set_struct(tree, True)
+        return tree
+
+    def _schema_of(self, part: Part, node: DictConfig) -> type[Any]:
+        group = part[0]
+        if group != "engine":
+            return GROUP_SCHEMAS[group]
+        target = node.get("_target_")
+        if target not in ENGINE_SCHEMAS:
+            problem = "`_target_` is missing" if target is None else f"`_target_: {target}` is no engine"
+            raise InputError(f"{self.file(part)}: {problem}; {suggest(str(target), list(ENGINE_SCHEMAS))}")
+        return ENGINE_SCHEMAS[target]
+
+    def _compose(self, entry: str, lines: list[str]) -> DictConfig:
+        search = [f"file://{folder}" for folder in self._dirs[1:]]
+        if search:
+            lines = [f"hydra.searchpath={search}", *lines]
+        try:
+            with initialize_config_dir(str(self._dirs[0]), version_base="1.3", job_name="interlace"):
+                return compose(entry, lines, return_hydra_config=entry == "interlace_root")
+        except YAMLError as error:
+            raise InputError(" ".join(str(error).split())) from error
+        except HydraException as error:
+            raise self._composition_error(error) from error
+
+    def _composition_error(self, error: HydraException) -> InputError:
+        """Hydra's several lines as one: which file, which key, what is valid."""
+        named = re.search(r"In '([^']+)'", str(error))
+        cause = error.__cause__
+        where = named.group(1) if named else "configuration"
+        group, _, option = where.partition("/")
+        if option and option in self.options(group):
+            where = str(self.file((group, option)))
+        if isinstance(cause, OmegaConfBaseException) and group in GROUP_SCHEMAS:
+            schema = cause.object_type if is_dataclass(cause.object_type) else GROUP_SCHEMAS[group]
+            return omegaconf_error(where, group, schema, cause)
+        return InputError(f"{where}: {first_line(error)}")
+
+
+def _checked(folder: Path) -> Path:
+    folder = folder.expanduser().absolute()
+    if not folder.is_dir():
+        raise InputError(f"--config-dir {folder}: no such folder")
+    if not any((folder / group).is_dir() for group in GROUP_SCHEMAS):
+        raise InputError(f"--config-dir {folder}: holds no group; make a folder in it named {', '.join(GROUP_SCHEMAS)}")
+    return folder
+
+
+def _schema(node: DictConfig) -> type[Any]:
+    return OmegaConf.get_type(node) or object
+
+
+def _options_in(folder: Path) -> Iterator[str]:
+    for path in folder.rglob("*.yaml"):
+        yield path.relative_to(folder).with_suffix("").as_posix()

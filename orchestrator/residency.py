@@ -1,0 +1,96 @@
+"""Whether the arms stay loaded between their trials, and so what a round holds, by what is known of their sizes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.memory import MemoryPlan, ModelSize, arm_memory, plan_memory, working_set_bytes
+from orchestrator.plan import Arm, Prompt, canonical_json
+from orchestrator.workload import context_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The choice, and why."""
+
+    interleave_by: str  # prompt | workload
+    residency: str  # resident | swap
+    note: str
+
+
+def choose_order(interleave_by: str, residency: str, arms: Sequence[Arm], prompts: Sequence[Prompt]) -> Order:
+    """Resolve `auto`: arms stay loaded where they fit together; a round is one prompt where they stay loaded."""
+    memory = plan_of(arms, prompts)
+    reason = explain(memory)
+    if residency == "auto":
+        residency = "swap" if memory.resident_fits is False else "resident"
+    if interleave_by == "auto":
+        interleave_by = "prompt" if residency == "resident" else "workload"
+    return Order(
+        interleave_by=interleave_by,
+        residency=residency,
+        note=f"rounds by {interleave_by}, arms {_WORD[residency]}: {reason}",
+    )
+
+
+def plan_of(arms: Sequence[Arm], prompts: Sequence[Prompt]) -> MemoryPlan:
+    """The memory plan of these arms on this machine, from what is known without loading anything."""
+    known: dict[str, ModelSize] = {}
+
+    def size(checkpoint: Mapping[str, Any]) -> ModelSize:
+        key = canonical_json(checkpoint)
+        if key not in known:
+            known[key] = model_size(checkpoint)
+        return known[key]
+
+    context = max((context_tokens(prompt) for prompt in prompts), default=0)
+    real = [arm for arm in arms if not is_simulated(arm)]
+    memories = [
+        arm_memory(
+            arm.name,
+            model=size(arm.checkpoint),
+            draft=None if arm.draft is None else size(arm.draft),
+            context_tokens=context,
+        )
+        for arm in real
+    ]
+    return plan_memory(memories, budget_bytes=working_set_bytes(_memory_bytes()) if real else None)
+
+
+def explain(memory: MemoryPlan) -> str:
+    """The reason for a choice, in words."""
+    if not memory.arms:
+        return "simulated arms hold no model"
+    unknown = [arm.name for arm in memory.arms if arm.total_bytes is None]
+    if memory.total_bytes is None or memory.budget_bytes is None:
+        return f"sizes unknown until the models are on this machine ({', '.join(unknown[:3])})"
+    fits = "fit" if memory.resident_fits else "do not fit"
+    return f"all arms together ({memory.total_bytes / 1e9:.1f} GB) {fits} the {memory.budget_bytes / 1e9:.1f} GB budget"
+
+
+def model_size(checkpoint: Mapping[str, Any]) -> ModelSize:
+    """What is known of a checkpoint without loading or fetching it."""
+    from workers.checkpoints import describe, resolve
+    from workers.errors import EngineError
+
+    try:
+        info = describe(resolve(checkpoint))
+    except EngineError:
+        info = None  # not there yet, or broken: preflight says what; here its size is unknown
+    if info is None:
+        return ModelSize(weights_bytes=None, kv_bytes_per_token=None)
+    return ModelSize(weights_bytes=info.weights_bytes, kv_bytes_per_token=info.kv_bytes_per_token)
+
+
+def is_simulated(arm: Arm) -> bool:
+    target: str = arm.engine["_target_"]
+    return target.endswith(".Simulated")
+
+
+def _memory_bytes() -> int:
+    import psutil
+
+    return int(psutil.virtual_memory().total)
+
+
+_WORD = {"resident": "stay loaded", "swap": "are loaded in turn"}
