@@ -1,0 +1,346 @@
+"""How much faster one arm is than another, and whether drift could have done it.
+
+The test is Fisher's randomisation test over the within-round orders: each round's order was drawn at random, so under
+"no effect" the two arms' labels could be exchanged within any round without changing a single value. Whatever the
+drift's shape, the share of exchanges whose statistic is at least as large as the observed one is an exact p-value, as
+long as one trial does not change the next. The interval is the set of effects that this test does not reject
+(Rosenbaum 2002, chapter 2).
+
+The statistic is the Huber score of the slope of first differences (Besag and Kempton 1986; Huber 1981): with y the log
+of the value in time order and z coding treatment +1/2, control -1/2, other arms 0,
+
+    U(theta) = sum over neighbours t, t+1 of psi(e_t / s) * (z_t+1 - z_t),   e = differences of (y - theta z), fitted
+
+where "fitted" means: less a constant drift, the other arms' levels and the prompts' levels, by a robust fit in which
+treatment and control are one arm. Neither that fit nor the scale s (median of |e|) depends on how the two labels are
+dealt, so U is linear in the labels: each round contributes one number, and an exchange changes its sign. All exchanges
+are then one matrix product. The ratio is the root of U, the Huber estimate of the slope.
+
+Everything here is a pure function of its arguments.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
+
+DRAWS = 10_000  # exchanges drawn when there are too many to take all of them, the observed order among them
+ALL_UP_TO_ROUNDS = 14  # all 2**13 pairs of mirrored exchanges
+HUBER_TEST = 0.8  # in units of s; small, because under a large effect s holds the effect too
+HUBER_FIT = 1.345  # 95 % efficient for normal noise (Huber 1981)
+FIT_STEPS = 8
+CELL_ROUNDS = 4  # with fewer rounds of a prompt, arms and prompts are fitted as a sum instead of each pair its own
+NORMAL_MAD = 0.6745  # median of |x| for standard normal x
+SMALL = 1e-12  # on the log scale: less is rounding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """Treatment against control. Ratios are of the value: 1.05 means 5 % more of it."""
+
+    ratio: float
+    ci_low: float  # 0 when the rounds are too few for any bound
+    ci_high: float  # inf when they are
+    p_value: float  # of "ratio = 1"; at most alpha exactly when 1 is outside the interval
+    rounds: int  # complete ones, all that was used
+    wins: int  # rounds in which the treatment's value was the larger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One comparison, ready to be tested for any effect: n values of which 2 R belong to the two arms."""
+
+    y: Floats  # (n,) log values in time order
+    coding: Floats  # (n,) +1/2 treatment, -1/2 control, 0 others
+    slots: Integers  # (2 R,) places of the two arms' values, round by round
+    levels: Floats  # (n - 1, k) differences of the levels that the fit removes; the first column is the drift
+    solver: Floats  # (k, n - 1) its pseudo-inverse
+
+    @property
+    def rounds(self) -> int:
+        return len(self.slots) // 2
+
+    @property
+    def contrasts(self) -> Floats:
+        """Treatment less control of each round, shape (R,), on the log scale."""
+        signed = 2.0 * self.y[self.slots] * self.coding[self.slots]
+        of_round: Floats = signed.reshape(-1, 2).sum(axis=1)
+        return of_round
+
+
+def estimate_effect(frame: pd.DataFrame, *, treatment: str, control: str, alpha: float = 0.05, seed: int = 0) -> Effect:
+    """The effect of `treatment` against `control` with a randomisation test and the interval that it implies.
+
+    Args:
+        frame: rows in time order with columns `round` (int), `position` (int, within the round), `arm` (str) and
+            `value` (float > 0, in any unit). More arms may be there. An optional column `prompt` names what the round
+            was about; differences between prompts are then taken out. Rounds in which one of the two arms is missing
+            are left out.
+        alpha: level; the interval has confidence 1 - alpha.
+        seed: of the exchanges drawn, where there are too many to take all.
+
+    Raises:
+        ValueError: a column is missing, an arm is unknown or twice in a round, a value is not finite and positive,
+            rows are not in time order, no round is complete, or alpha is no level.
+    """
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha={alpha}: give a level between 0 and 1, such as 0.05")
+    return effect_of(series_of(frame, treatment=treatment, control=control), alpha=alpha, seed=seed)
+
+
+def effect_of(series: Series, *, alpha: float, seed: int) -> Effect:
+    """See `estimate_effect`."""
+    signs = exchanges(series.rounds, seed)
+    p_value = float(p_values(series, np.zeros(1), signs)[0])
+    root = _root(series)
+    low, high = _interval(series, signs, root, p_value, alpha)
+    return Effect(
+        ratio=math.exp(root),
+        ci_low=math.exp(low),
+        ci_high=math.exp(high) if high < 700 else math.inf,
+        p_value=p_value,
+        rounds=series.rounds,
+        wins=int((series.contrasts > 0).sum()),
+    )
+
+
+# Reading the frame
+
+
+def series_of(frame: pd.DataFrame, *, treatment: str, control: str) -> Series:
+    """The comparison's series out of a frame as `estimate_effect` takes it, with its errors."""
+    _check(frame, treatment, control)
+    is_pair = frame["arm"].isin([treatment, control]).to_numpy(dtype=bool)
+    complete = frame.loc[is_pair].groupby("round")["arm"].transform("size") == 2
+    keep = ~is_pair
+    keep[is_pair] = complete.to_numpy(dtype=bool)
+    used = frame.loc[keep]
+    if not len(used) or not complete.any():
+        raise ValueError(f"no round holds both {treatment!r} and {control!r}: nothing to compare")
+    prompts = pd.factorize(used["prompt"])[0] if "prompt" in used.columns else None
+    arms = used["arm"].to_numpy()
+    return make_series(
+        np.log(used["value"].to_numpy(dtype=np.float64)),
+        rounds=pd.factorize(used["round"])[0],
+        arms=np.where(arms == treatment, 1, np.where(arms == control, 0, pd.factorize(arms)[0] + 2)),
+        prompts=prompts,
+    )
+
+
+def make_series(y: Floats, *, rounds: Integers, arms: Integers, prompts: Integers | None = None) -> Series:
+    """A series out of arrays in time order, one element a trial.
+
+    Args:
+        y: log values.
+        rounds: each trial's round.
+        arms: 1 for the treatment, 0 for the control, both once in every round where one of them is; more for others.
+        prompts: what each trial's round was about, numbered from 0.
+    """
+    coding = np.where(arms == 1, 0.5, np.where(arms == 0, -0.5, 0.0))
+    # Stable, so that a round's two values stay in time order.
+    places = np.flatnonzero(coding)
+    slots = places[np.argsort(rounds[places], kind="stable")]
+    levels = _levels(np.maximum(arms, 1), rounds, prompts)
+    solver = np.linalg.pinv(levels.T @ levels, hermitian=True) @ levels.T
+    return Series(y=y, coding=coding, slots=slots, levels=levels, solver=solver)
+
+
+def _check(frame: pd.DataFrame, treatment: str, control: str) -> None:
+    if missing := [name for name in ("round", "position", "arm", "value") if name not in frame.columns]:
+        raise ValueError(f"columns missing: {missing}; the frame needs round, position, arm and value")
+    if treatment == control:
+        raise ValueError(f"treatment and control are both {control!r}: give two arms")
+    known = list(dict.fromkeys(frame["arm"]))
+    if unknown := [arm for arm in (treatment, control) if arm not in known]:
+        raise ValueError(f"unknown arm {unknown[0]!r}: the frame holds {known}")
+    values = pd.to_numeric(frame["value"], errors="coerce").to_numpy(dtype=np.float64)
+    if (bad := ~(np.isfinite(values) & (values > 0))).any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"value {frame['value'].iloc[row]!r} in row {row}: values must be finite and above 0")
+    if frame["round"].isna().any() or frame["position"].isna().any():
+        raise ValueError("round or position is missing in some rows: leave out rows that belong to no round")
+    if (again := frame.duplicated(["round", "arm"]).to_numpy()).any():
+        where = int(np.flatnonzero(again)[0])
+        arm, number = frame["arm"].iloc[where], frame["round"].iloc[where]
+        raise ValueError(f"arm {arm!r} is twice in round {number}: give one value for each")
+    if (frame.groupby("round", sort=False)["position"].diff() < 0).any():
+        raise ValueError("rows are not in time order: positions fall within a round; sort the frame by time")
+
+
+def _levels(arms: Integers, rounds: Integers, prompts: Integers | None) -> Floats:
+    """Differences of indicator columns: a constant drift, arms and prompts; treatment and control are one arm here."""
+    columns = [np.ones((len(arms) - 1, 1))]
+    if prompts is None:
+        columns.append(_indicator_steps(arms))
+    elif _rounds_of_rarest(prompts, rounds) >= CELL_ROUNDS:
+        columns.append(_indicator_steps(arms * (prompts.max() + 1) + prompts))
+    else:
+        columns += [_indicator_steps(arms), _indicator_steps(prompts)]
+    return np.concatenate(columns, axis=1)
+
+
+def _rounds_of_rarest(prompts: Integers, rounds: Integers) -> int:
+    pairs = np.unique(np.stack([prompts, rounds]), axis=1)
+    return int(np.unique(pairs[0], return_counts=True)[1].min())
+
+
+def _indicator_steps(codes: Integers) -> Floats:
+    """(n - 1, groups - 1): the first group is the base."""
+    groups = np.unique(codes)[1:]
+    return np.diff((codes[:, None] == groups[None, :]).astype(np.float64), axis=0)
+
+
+# The test
+
+
+@lru_cache(maxsize=8)
+def exchanges(rounds: int, seed: int) -> Floats:
+    """Signs of the exchanges, shape (M, R), the observed order (all +1) first.
+
+    An exchange and its mirror have the same |statistic|, so one of each pair is enough: all of them for few rounds,
+    else `DRAWS` drawn at random, which is exact too when the observed one is counted in.
+    """
+    if rounds <= ALL_UP_TO_ROUNDS:
+        exchanged = np.arange(2 ** (rounds - 1))[:, None] >> np.arange(rounds)[None, :] & 1
+    else:
+        exchanged = np.random.Generator(np.random.PCG64(seed)).integers(0, 2, size=(DRAWS, rounds))
+        exchanged[0] = 0
+    signs: Floats = 1.0 - 2.0 * exchanged.astype(np.float64)
+    signs.setflags(write=False)
+    return signs
+
+
+def round_scores(series: Series, effects: Floats) -> Floats:
+    """What each round contributes to U for each candidate effect, shape (R, len(effects)); see the module's text."""
+    shifted = series.y[:, None] - effects[None, :] * series.coding[:, None]
+    residual = _fit_residuals(series, np.diff(shifted, axis=0))
+    score = np.clip(residual / _scale(residual), -HUBER_TEST, HUBER_TEST)
+    edge = np.zeros((1, len(effects)))
+    of_slot = np.concatenate([edge, score]) - np.concatenate([score, edge])
+    signed = of_slot[series.slots] * series.coding[series.slots][:, None]
+    contributions: Floats = signed.reshape(series.rounds, 2, -1).sum(axis=1)
+    return contributions
+
+
+def p_values(series: Series, effects: Floats, signs: Floats) -> Floats:
+    """The p-value of each candidate effect on the log scale."""
+    sizes = np.abs(signs @ round_scores(series, effects))
+    shares: Floats = (sizes >= sizes[0] - _tolerance(series)).mean(axis=0)
+    return shares
+
+
+def _fit_residuals(series: Series, differences: Floats) -> Floats:
+    """Residuals of the robust fit of all columns at once, by Huber's algorithm with modified residuals.
+
+    Least squares first; then, in each step, the residuals are clipped and fitted again. The solver stays the same, so
+    that a column costs two products a step.
+    """
+    residual: Floats = differences - series.levels @ (series.solver @ differences)
+    for step in range(FIT_STEPS):
+        if step % 3 == 0:
+            bound = HUBER_FIT * _scale(residual)
+        residual = residual - series.levels @ (series.solver @ np.clip(residual, -bound, bound))
+    return residual
+
+
+def _scale(residual: Floats) -> Floats:
+    """Of each column; the mean of |e| where more than half of a column is 0."""
+    sizes = np.abs(residual)
+    middle = np.median(sizes, axis=0) / NORMAL_MAD
+    scale: Floats = np.where(middle > SMALL, middle, np.maximum(sizes.mean(axis=0), SMALL))
+    return scale
+
+
+def _tolerance(series: Series) -> float:
+    return 1e-9 * len(series.slots)
+
+
+# Solving for the effect
+
+
+def _root(series: Series) -> float:
+    """The effect at which U is 0; the middle, where it is 0 over a range."""
+    contrasts = series.contrasts
+    middle = float(np.median(contrasts))
+    reach = max(float(np.abs(contrasts - middle).max()), 1e-9)
+    tolerance = _tolerance(series)
+
+    def keeps_sign(effects: Floats) -> Flags:
+        """Row 0: not above 0; row 1: not below 0."""
+        scores = round_scores(series, effects.ravel()).sum(axis=0).reshape(effects.shape)
+        return np.stack([scores[0] <= tolerance, scores[1] >= -tolerance])
+
+    outside = _first_outside(keeps_sign, np.array([middle, middle]), reach)
+    if not np.isfinite(outside).all():
+        return middle
+    inside, _ = _narrow(keeps_sign, outside[::-1].copy(), outside, width=1e-11, points=15)
+    return float(inside.mean())
+
+
+def _interval(series: Series, signs: Floats, root: float, p_value: float, alpha: float) -> tuple[float, float]:
+    """The effects around the root that the test does not reject; 0 is among them exactly when p_value > alpha."""
+    if 1.0 / len(signs) > alpha:
+        return -math.inf, math.inf
+
+    def accepted(effects: Floats) -> Flags:
+        return (p_values(series, effects.ravel(), signs) > alpha).reshape(effects.shape)
+
+    reach = max(_half_width(series, root), 1e-9)
+    inside = np.array([root, root])
+    if p_value > alpha:
+        inside = np.array([min(root, 0.0), max(root, 0.0)])
+    outside = _first_outside(accepted, inside, reach)
+    if p_value <= alpha:
+        nearer = np.maximum if root > 0 else np.minimum
+        outside = np.where(outside * root < root * root, nearer(outside, 0.0), outside)
+    bounded = np.isfinite(outside)
+    if bounded.any():
+        points = 15 if len(signs) <= 1024 else 3
+        inside, _ = _narrow(accepted, inside, np.where(bounded, outside, inside), width=reach * 1e-4, points=points)
+    return (float(inside[0]) if bounded[0] else -math.inf), (float(inside[1]) if bounded[1] else math.inf)
+
+
+def _half_width(series: Series, root: float) -> float:
+    """About two standard errors, from the spread of the rounds' scores and the slope of U at its root."""
+    spread = float(np.sqrt((round_scores(series, np.array([root])) ** 2).sum()))
+    contrasts = series.contrasts
+    step = max(float(np.median(np.abs(contrasts - np.median(contrasts)))), 1e-9) / 4
+    left, right = round_scores(series, np.array([root - step, root + step])).sum(axis=0)
+    slope = (left - right) / (2 * step)
+    return 2.0 * spread / slope if slope > 0 else 4.0 * step
+
+
+def _first_outside(holds: Callable[[Floats], Flags], start: Floats, reach: float) -> Floats:
+    """Going left from start[0] and right from start[1] in growing steps: the first effects where `holds` is false.
+
+    Infinite where there is none within a factor of e**50.
+    """
+    found = np.array([-np.inf, np.inf])
+    step = reach
+    while step < 50.0 and not np.isfinite(found).all():
+        tried = np.array([start[0] - step, start[1] + step])
+        fails = ~holds(tried[:, None])[:, 0]
+        found = np.where(np.isfinite(found) | ~fails, found, tried)
+        step *= 1.5
+    return found
+
+
+def _narrow(
+    holds: Callable[[Floats], Flags], inside: Floats, outside: Floats, *, width: float, points: int
+) -> tuple[Floats, Floats]:
+    """Brackets, side by side, of where `holds` turns false on the way from inside to outside."""
+    fractions = np.linspace(0.0, 1.0, points + 2)
+    while np.abs(outside - inside).max() > width:
+        grid = inside[:, None] + (outside - inside)[:, None] * fractions[None, :]
+        kept = np.concatenate([np.ones((2, 1), bool), holds(grid[:, 1:-1]), np.zeros((2, 1), bool)], axis=1)
+        first = np.argmin(kept, axis=1)
+        inside, outside = grid[[0, 1], first - 1], grid[[0, 1], first]
+    return inside, outside

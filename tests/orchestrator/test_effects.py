@@ -1,0 +1,263 @@
+"""The effect: exact, invariant where it must be, honest about what it cannot know."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.effects import (
+    DRAWS,
+    Effect,
+    estimate_effect,
+    exchanges,
+    make_series,
+    p_values,
+    round_scores,
+)
+from orchestrator.schedule import draw_rounds
+
+few = settings(max_examples=25, deadline=None)
+seeds = st.integers(0, 10_000)
+
+
+def make_frame(
+    arms: int = 2,
+    rounds: int = 8,
+    *,
+    effect: float = 1.05,
+    drift: float = -0.34,
+    noise: float = 0.01,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Arms a0, a1, ...; a1 is `effect` times as fast as the others under a linear drift."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for index, order in enumerate(draw_rounds([f"a{arm}" for arm in range(arms)], rounds, seed)):
+        for position, arm in enumerate(order):
+            fraction = (index * arms + position) / (arms * rounds)
+            speed = 100 * (1 + drift * fraction) * (effect if arm == "a1" else 1.0)
+            rows.append((index, position, arm, speed * math.exp(noise * rng.standard_t(4))))
+    return pd.DataFrame(rows, columns=["round", "position", "arm", "value"])
+
+
+def effect_in(frame: pd.DataFrame, treatment: str = "a1", control: str = "a0", **options: float) -> Effect:
+    return estimate_effect(frame, treatment=treatment, control=control, **options)  # type: ignore[arg-type]
+
+
+def test_a_true_effect_is_found_under_drift() -> None:
+    effect = effect_in(make_frame(rounds=20))
+    assert effect.ci_low < 1.05 < effect.ci_high
+    assert 1.04 < effect.ratio < 1.06
+    assert effect.p_value < 0.001
+    assert effect.rounds == 20
+    assert effect.wins >= 15
+
+
+def test_other_arms_effects_do_not_leak_in() -> None:
+    frame = make_frame(arms=4, rounds=10, noise=0.003)
+    fast = frame["arm"] == "a2"
+    strong = frame.assign(value=frame["value"].where(~fast, frame["value"] * 3.0))
+    effect = effect_in(strong)
+    assert effect.ratio == pytest.approx(1.05, rel=0.01)
+    # Only rounding separates the two: a level is taken out whatever its size.
+    assert effect.ratio == pytest.approx(effect_in(frame).ratio, rel=1e-6)
+
+
+def test_differences_between_prompts_are_taken_out() -> None:
+    frame = make_frame(arms=3, rounds=20, noise=0.003)
+    prompt = frame["round"] % 5
+    mixed = frame.assign(value=frame["value"] * 2.0 ** (prompt % 3), prompt=prompt.map("prompt {}".format))
+    by_name = effect_in(mixed)
+    assert by_name.ratio == pytest.approx(1.05, rel=0.005)
+    assert by_name.ci_high - by_name.ci_low < 0.02
+
+
+def test_other_arms_may_differ_by_prompt() -> None:
+    frame = make_frame(arms=3, rounds=20, noise=0.003)
+    prompt = frame["round"] % 5
+    by_prompt = np.where(frame["arm"] == "a2", 1.0 + 0.4 * prompt, 1.0)
+    effect = effect_in(frame.assign(value=frame["value"] * by_prompt, prompt=prompt))
+    assert effect.ratio == pytest.approx(1.05, rel=0.005)
+    assert effect.ci_high - effect.ci_low < 0.02
+
+
+def test_one_spike_moves_little() -> None:
+    frame = make_frame(rounds=12, noise=0.003)
+    spoiled = frame.assign(value=frame["value"] / np.where(np.arange(len(frame)) == 9, 10.0, 1.0))
+    assert effect_in(spoiled).ratio == pytest.approx(1.05, rel=0.01)
+    assert effect_in(spoiled).p_value < 0.05
+
+
+@few
+@given(seeds, st.integers(2, 4), st.integers(6, 9), st.floats(1e-6, 1e6))
+def test_the_unit_does_not_matter(seed: int, arms: int, rounds: int, unit: float) -> None:
+    frame = make_frame(arms, rounds, seed=seed)
+    scaled = effect_in(frame.assign(value=frame["value"] * unit))
+    plain = effect_in(frame)
+    assert scaled.ratio == pytest.approx(plain.ratio, rel=1e-8)
+    assert scaled.ci_low == pytest.approx(plain.ci_low, rel=1e-4)
+    assert scaled.p_value == plain.p_value
+
+
+@few
+@given(seeds, st.integers(2, 4), st.sampled_from([6, 8, 16]), st.floats(0.9, 1.1))
+def test_swapping_the_arms_inverts_the_ratio(seed: int, arms: int, rounds: int, effect: float) -> None:
+    frame = make_frame(arms, rounds, effect=effect, seed=seed)
+    forth, back = effect_in(frame), effect_in(frame, "a0", "a1")
+    assert back.ratio == pytest.approx(1 / forth.ratio, rel=1e-8)
+    assert back.ci_low == pytest.approx(1 / forth.ci_high, rel=1e-6)
+    assert back.ci_high == pytest.approx(1 / forth.ci_low, rel=1e-6)
+    assert back.p_value == forth.p_value
+    assert back.wins == forth.rounds - forth.wins
+
+
+@few
+@given(seeds, st.integers(2, 4), st.floats(-0.05, 0.05))
+def test_a_constant_drift_cancels(seed: int, arms: int, per_trial: float) -> None:
+    frame = make_frame(arms, 8, seed=seed)
+    drifting = frame.assign(value=frame["value"] * np.exp(per_trial * np.arange(len(frame))))
+    assert effect_in(drifting).ratio == pytest.approx(effect_in(frame).ratio, rel=1e-8)
+    assert effect_in(drifting).p_value == effect_in(frame).p_value
+
+
+@few
+@given(seeds, st.integers(2, 4))
+def test_names_do_not_matter(seed: int, arms: int) -> None:
+    frame = make_frame(arms, 8, seed=seed)
+    names = {"a0": "z", "a1": "c", "a2": "b", "a3": "a"}
+    renamed = effect_in(frame.assign(arm=frame["arm"].map(names)), "c", "z")
+    plain = effect_in(frame)
+    assert renamed.p_value == plain.p_value
+    assert renamed.ratio == pytest.approx(plain.ratio, rel=1e-8)
+
+
+@few
+@given(seeds, st.integers(2, 4), st.integers(1, 16), st.floats(0.9, 1.1), st.sampled_from([0.01, 0.05, 0.2]))
+def test_interval_and_p_value_agree(seed: int, arms: int, rounds: int, effect: float, alpha: float) -> None:
+    found = effect_in(make_frame(arms, rounds, effect=effect, seed=seed), alpha=alpha)
+    assert found.ci_low <= found.ratio <= found.ci_high
+    assert (found.p_value <= alpha) == (not found.ci_low <= 1.0 <= found.ci_high)
+    assert found.p_value >= min(2.0 / 2**rounds, 1.0 / DRAWS)
+
+
+@few
+@given(seeds, st.integers(2, 3))
+def test_a_shift_by_the_true_effect_moves_the_interval_with_it(seed: int, arms: int) -> None:
+    plain = effect_in(make_frame(arms, 8, effect=1.0, seed=seed))
+    shifted = effect_in(make_frame(arms, 8, effect=1.5, seed=seed))
+    assert shifted.ratio == pytest.approx(1.5 * plain.ratio, rel=1e-8)
+    # The interval's ends are searched on another grid.
+    assert shifted.ci_low == pytest.approx(1.5 * plain.ci_low, rel=1e-3)
+
+
+@pytest.mark.parametrize("arms", [2, 5])
+def test_five_rounds_never_reach_five_percent(arms: int) -> None:
+    effect = effect_in(make_frame(arms, 5, effect=3.0))
+    assert effect.p_value == 2 / 2**5
+    assert (effect.ci_low, effect.ci_high) == (0.0, math.inf)
+
+
+def test_exactness_over_all_exchanges() -> None:
+    # Whatever the values: over all 2**6 ways to deal the labels, at most a share alpha of p-values is below alpha.
+    y = np.random.default_rng(3).standard_t(2, size=18)
+    rounds = np.repeat(np.arange(6), 3)
+    signs = exchanges(6, 0)
+    found = []
+    for ways in range(2**6):
+        flip = ways >> np.arange(6) & 1
+        arms = np.stack([flip, 1 - flip, np.full(6, 2)], axis=1).ravel()
+        found.append(p_values(make_series(y, rounds=rounds, arms=arms), np.zeros(1), signs)[0])
+    for alpha in (0.04, 0.1, 0.25, 0.5):
+        assert np.mean(np.array(found) <= alpha) <= alpha
+
+
+def test_the_fit_does_not_see_how_the_labels_are_dealt() -> None:
+    y = np.random.default_rng(4).standard_t(3, size=24)
+    rounds = np.repeat(np.arange(8), 3)
+    arms = np.tile([0, 1, 2], 8)
+    dealt = make_series(y, rounds=rounds, arms=arms)
+    exchanged = make_series(y, rounds=rounds, arms=np.where(rounds == 5, np.array([1, 0, 2])[arms], arms))
+    sign = np.where(np.arange(8) == 5, -1.0, 1.0)[:, None]
+    assert round_scores(exchanged, np.zeros(1)) == pytest.approx(round_scores(dealt, np.zeros(1)) * sign)
+
+
+def test_exchanges_hold_each_pair_of_mirrored_ways_once() -> None:
+    signs = exchanges(6, 0)
+    assert (signs[0] == 1).all()
+    assert len(np.unique(np.concatenate([signs, -signs]), axis=0)) == 2**6
+    drawn = exchanges(20, 1)
+    assert drawn.shape == (DRAWS, 20)
+    assert (drawn[0] == 1).all()
+    assert abs(drawn.mean()) < 0.01
+
+
+def test_the_seed_decides_what_is_drawn() -> None:
+    frame = make_frame(rounds=16, effect=1.006)
+    assert effect_in(frame, seed=5) == effect_in(frame, seed=5)
+    assert effect_in(frame, seed=5).p_value != effect_in(frame, seed=6).p_value
+    assert effect_in(frame, seed=5).p_value == pytest.approx(effect_in(frame, seed=6).p_value, abs=0.03)
+
+
+def test_incomplete_rounds_are_not_counted() -> None:
+    frame = make_frame(arms=3, rounds=9)
+    without = frame[~((frame["round"] == 4) & (frame["arm"] == "a1"))]
+    assert effect_in(without).rounds == 8
+    others_gone = frame[~((frame["round"] == 4) & (frame["arm"] == "a2"))]
+    assert effect_in(others_gone).rounds == 9
+
+
+def test_equal_values_are_no_effect() -> None:
+    effect = effect_in(make_frame(rounds=8).assign(value=50.0))
+    assert (effect.ratio, effect.ci_low, effect.ci_high) == pytest.approx((1.0, 1.0, 1.0), abs=1e-6)
+    assert effect.p_value == 1.0
+    assert effect.wins == 0
+
+
+def test_the_input_is_left_alone_and_its_index_ignored() -> None:
+    frame = make_frame()
+    shuffled_index = frame.set_axis(np.arange(len(frame))[::-1], axis=0)
+    before = shuffled_index.copy()
+    assert effect_in(shuffled_index) == effect_in(frame)
+    pd.testing.assert_frame_equal(shuffled_index, before)
+
+
+def _set(column: str, row: int, value: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    def change(frame: pd.DataFrame) -> pd.DataFrame:
+        values = frame[column].astype(object)
+        values.iloc[row] = value
+        return frame.assign(**{column: values})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f.drop(columns="position"), r"columns missing: \['position'\]"),
+        (_set("value", 3, math.nan), "value nan in row 3"),
+        (_set("value", 3, 0.0), "value 0.0 in row 3"),
+        (_set("value", 3, -1.0), "value -1.0 in row 3"),
+        (_set("value", 3, math.inf), "value inf in row 3"),
+        (_set("value", 3, "fast"), "value 'fast' in row 3"),
+        (_set("round", 3, None), "round or position is missing"),
+        (lambda f: f.assign(arm=f["arm"].replace("a1", "b")), "unknown arm 'a1'"),
+        (lambda f: pd.concat([f, f.iloc[-1:]]), "twice in round 7"),
+        (lambda f: f.iloc[::-1], "not in time order"),
+        (lambda f: f[f["arm"].eq("a0") == f["round"].lt(4)], "no round holds both"),
+        (lambda f: f.iloc[:0], "unknown arm"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(change: Callable[[pd.DataFrame], pd.DataFrame], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        effect_in(change(make_frame()))
+
+
+def test_arms_and_level_are_checked() -> None:
+    with pytest.raises(ValueError, match="are both 'a0'"):
+        effect_in(make_frame(), "a0", "a0")
+    with pytest.raises(ValueError, match="alpha=0"):
+        effect_in(make_frame(), alpha=0.0)
