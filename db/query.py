@@ -1,0 +1,163 @@
+"""The user's own SQL, read-only by construction.
+
+Three walls, each enough for the usual cases: the file is opened in SQLite's read-only mode, the connection is
+`query_only`, and an authorizer lets through nothing but reading (no ATTACH, no VACUUM INTO, no pragma that changes
+anything, no loading of extensions). A writer at work is neither stopped nor waited for.
+"""
+
+import difflib
+import itertools
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from db.engine import connect_readonly
+from db.errors import LocationError, QueryError, storage_error
+from db.location import check_disk, check_file, database_path
+
+Value = int | float | str | bytes | None
+Parameter = int | float | str
+
+_READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
+_PRAGMAS = frozenset(
+    ("table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list")
+)
+_STEPS_BETWEEN_CHECKS = 10_000  # of SQLite's virtual machine: some milliseconds
+_NEAR = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResult:
+    """A result's columns, named uniquely, and its rows."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
+def run_query(url: str, sql: str, params: Mapping[str, Parameter] | None = None) -> QueryResult:
+    """Run one statement that only reads. `:name` in it takes the value of that name in `params`.
+
+    Raises:
+        QueryError: SQL that does not run, that would write, or whose parameters are missing.
+        LocationError: no database there.
+        NetworkDiskError, StorageError: it cannot be read there.
+        KeyboardInterrupt: the user stopped it.
+    """
+    path = database_path(url)
+    check_file(path)
+    if not path.exists():
+        raise LocationError(f"{path}: no database there yet; `interlace run` creates it")
+    check_disk(path)
+    try:
+        with closing(connect_readonly(path)) as connection:
+            known = _known_columns(connection)
+            connection.set_authorizer(_authorize)
+            # Lets Ctrl-C through: the handler is where Python can look for it while SQLite works.
+            connection.set_progress_handler(lambda: 0, _STEPS_BETWEEN_CHECKS)
+            return _fetch(connection, sql, params or {}, known)
+    except sqlite3.Error as error:
+        raise storage_error(error, str(path)) or QueryError(f"{path}: {error}") from error
+
+
+def parse_parameters(pairs: Sequence[str]) -> dict[str, Parameter]:
+    """`NAME=VALUE` texts as parameters; what reads as a number is one.
+
+    Raises:
+        QueryError: a text without a name or an equals sign.
+    """
+    found: dict[str, Parameter] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not re.fullmatch(r":?[A-Za-z_]\w*", name):
+            raise QueryError(f"parameter {pair!r}: write NAME=VALUE, for :NAME in the SQL")
+        found[name.removeprefix(":")] = _number_or_text(text)
+    return found
+
+
+def _number_or_text(text: str) -> Parameter:
+    if re.fullmatch(r"[+-]?\d+", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?(\d+\.\d*|\.?\d+)([eE][+-]?\d+)?", text):
+        return float(text)
+    return text
+
+
+def _fetch(
+    connection: sqlite3.Connection, sql: str, params: Mapping[str, Parameter], known: dict[str, list[str]]
+) -> QueryResult:
+    try:
+        cursor = connection.execute(sql, dict(params))
+        rows = tuple(cursor.fetchall())
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from error
+        if isinstance(error, sqlite3.Error) and storage_error(error, ""):
+            raise
+        raise QueryError(_explain(error, sql, known)) from error
+    except OverflowError as error:
+        raise QueryError(f"SQL: a parameter is too large a number ({error})") from error
+    if cursor.description is None:
+        raise QueryError("SQL: the statement gives no result; write a SELECT")
+    return QueryResult(columns=_unique([column[0] for column in cursor.description]), rows=rows)
+
+
+def _authorize(action: int, first: str | None, second: str | None, _database: str | None, _inner: str | None) -> int:
+    if action in _READING:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_FUNCTION and second != "load_extension":
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_PRAGMA and first is not None and first.lower() in _PRAGMAS:
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _known_columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """The columns of each table and view."""
+    rows = connection.execute(
+        "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
+        " WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite_%' ORDER BY m.type DESC, m.name, c.cid"
+    )
+    known: dict[str, list[str]] = {}
+    for table, column in rows:
+        known.setdefault(table, []).append(column)
+    return known
+
+
+def _explain(error: Exception, sql: str, known: dict[str, list[str]]) -> str:
+    """One line: what is wrong, and what may have been meant."""
+    text = str(error)
+    if re.search("not authorized|authorization denied|prohibited|readonly", text):
+        return "SQL: only reading is allowed here, and this statement would change something or open another file"
+    if "one statement at a time" in text:
+        return "SQL: several statements; give one at a time"
+    if match := re.search(r"no such table: (\S+)", text):
+        return f"SQL: no table or view {match[1]!r}; {_suggest(match[1], list(known), what='tables and views')}"
+    if match := re.search(r"no such column: (\S+)", text):
+        return f"SQL: no column {match[1]!r}; {_suggest_column(match[1], sql, known)}"
+    if match := re.search(r"binding.* (:\w+|\d+)", text):
+        name = match[1].removeprefix(":")
+        return f"SQL: no value for the parameter :{name}; give it with --param {name}=VALUE"
+    return f"SQL: {text}"
+
+
+def _suggest_column(name: str, sql: str, known: dict[str, list[str]]) -> str:
+    bare = name.rpartition(".")[2]
+    used = [table for table in known if re.search(rf"\b{re.escape(table)}\b", sql, flags=re.IGNORECASE)]
+    columns = sorted({column for table in used for column in known[table]})
+    return _suggest(bare, columns, what=f"columns of {' and '.join(used)}")
+
+
+def _suggest(name: str, choices: list[str], *, what: str) -> str:
+    near = difflib.get_close_matches(name, choices, n=3, cutoff=_NEAR)
+    return f"did you mean {' or '.join(near)}?" if near else f"the {what} are {', '.join(choices) or 'none'}"
+
+
+def _unique(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, with _2, _3, ... at those that came before: a join gives `id` twice, and a JSON object holds one."""
+    taken: list[str] = []
+    for name in names:
+        numbered = (name if number == 1 else f"{name}_{number}" for number in itertools.count(1))
+        taken.append(next(candidate for candidate in numbered if candidate not in taken))
+    return tuple(taken)

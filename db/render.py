@@ -1,0 +1,278 @@
+"""A query's result as a table, CSV, JSON, Markdown or Parquet.
+
+Model text may hold anything, terminal control sequences too: what reaches a terminal is escaped, what goes into a file
+or a pipe is the data as it is.
+"""
+
+import csv
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from db.errors import LocationError, QueryError
+from db.query import QueryResult, Value
+
+STYLES = ("table", "csv", "json", "markdown", "parquet")
+NULL = "\u2013"  # a dash
+
+# C0 and C1 controls, and the marks that turn the direction of text around: a terminal acts on them.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROLS_BUT_NEWLINE = re.compile(_CONTROLS.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_TEXT_WIDTH_MIN = 12
+_HEADER_WIDTH_MIN = 8
+_GAP = 2  # columns between columns
+
+
+def show(result: QueryResult, *, style: str, output: Path | None = None, stream: TextIO | None = None) -> None:
+    """Write a result in one of `STYLES`, to a file or to a stream (standard output).
+
+    Raises:
+        QueryError: Parquet on a terminal.
+        LocationError: the file cannot be written.
+    """
+    if style == "parquet":
+        _show_parquet(result, output, stream or sys.stdout)
+    elif output is not None:
+        _write_file(output, _TEXTS[style](result).encode("utf-8", "surrogateescape"))
+    else:
+        _show_text(result, style, stream or sys.stdout)
+
+
+def escape_controls(text: str) -> str:
+    """The text on one line, with what a terminal would act on written as in JSON."""
+    return _CONTROLS.sub(_escaped, text)
+
+
+def to_csv(result: QueryResult) -> str:
+    """CSV with a header; NULL is empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(result.columns)
+    writer.writerows([_hex(value) for value in row] for row in result.rows)
+    return buffer.getvalue()
+
+
+def to_json(result: QueryResult) -> str:
+    """A JSON array with one object a row, one a line. What is no number (infinity) is null."""
+    lines = [
+        json.dumps(dict(zip(result.columns, map(_jsonable, row), strict=True)), ensure_ascii=False, allow_nan=False)
+        for row in result.rows
+    ]
+    return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+
+
+def to_markdown(result: QueryResult) -> str:
+    """A Markdown table; numbers are aligned to the right."""
+    rules = ["---:" if column.numeric else "---" for column in _columns(result, break_headers=False)]
+    rows = [[_markdown(_cell(value)) for value in row] for row in result.rows]
+    lines = [[_markdown(name) for name in result.columns], rules, *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def to_table(result: QueryResult) -> str:
+    """An aligned text table as wide as it needs to be, for pipes and files."""
+    buffer = io.StringIO()
+    columns = _columns(result, break_headers=False)
+    widths = [column.width for column in columns]
+    console = Console(file=buffer, width=sum(widths) + _GAP * len(widths), color_system=None, legacy_windows=False)
+    console.print(_table(columns, widths))
+    return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
+
+
+def to_parquet(result: QueryResult) -> bytes:
+    """A Parquet file; a column that mixes kinds of values becomes text."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = zip(*result.rows, strict=True) if result.rows else ((),) * len(result.columns)
+    table = pa.table({name: _arrow(values) for name, values in zip(result.columns, columns, strict=True)})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+_TEXTS: dict[str, Callable[[QueryResult], str]] = {
+    "table": to_table,
+    "csv": to_csv,
+    "json": to_json,
+    "markdown": to_markdown,
+}
+
+
+# ---- where it goes ----
+
+
+def _show_text(result: QueryResult, style: str, stream: TextIO) -> None:
+    if not stream.isatty():
+        stream.write(_TEXTS[style](result))
+    elif style == "table":
+        console = Console(file=stream, highlight=False)
+        console.print(_fitting(result, console.width))
+        console.print(Text(f"{len(result.rows)} row{'' if len(result.rows) == 1 else 's'}", style="dim"))
+    else:
+        stream.write(_CONTROLS_BUT_NEWLINE.sub(_escaped, _TEXTS[style](result)))
+
+
+def _show_parquet(result: QueryResult, output: Path | None, stream: TextIO) -> None:
+    if output is not None:
+        _write_file(output, to_parquet(result))
+    elif stream.isatty():
+        raise QueryError("Parquet is no text for a terminal; name a file with -o FILE.parquet, or pipe it")
+    else:
+        stream.flush()
+        stream.buffer.write(to_parquet(result))
+        stream.buffer.flush()
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise LocationError(f"{path}: cannot be written ({error.strerror}); name another file with -o") from error
+
+
+# ---- tables ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """A column ready to be laid out; widths are in terminal cells."""
+
+    header: str  # one line, or several broken at underscores
+    cells: tuple[str | None, ...]  # None: NULL
+    numeric: bool
+    width: int  # natural
+    width_min: int  # numbers are never cut, long text may be
+
+
+def _columns(result: QueryResult, *, break_headers: bool) -> list[_Column]:
+    columns = []
+    for position, name in enumerate(result.columns):
+        values = [row[position] for row in result.rows]
+        cells = tuple(None if value is None else _cell(value) for value in values)
+        numeric = any(_is_number(value) for value in values) and all(_is_number(v) or v is None for v in values)
+        cells_width = max((cell_len(NULL if cell is None else cell) for cell in cells), default=0)
+        header = _broken(escape_controls(name), cells_width) if break_headers else escape_controls(name)
+        width = max(cells_width, *(cell_len(line) for line in header.split("\n")))
+        width_min = width if numeric else min(width, _TEXT_WIDTH_MIN)
+        columns.append(_Column(header=header, cells=cells, numeric=numeric, width=width, width_min=width_min))
+    return columns
+
+
+def _fitting(result: QueryResult, available: int) -> RenderableType:
+    """A table if that width can show every number whole and every text legibly, else a record a row."""
+    columns = _columns(result, break_headers=True)
+    if sum(column.width_min + _GAP for column in columns) > available:
+        return _records(columns)
+    return _table(columns, _shrunk(columns, available))
+
+
+def _shrunk(columns: list[_Column], available: int) -> list[int]:
+    """Widths that fit: the widest text gives way first, none below its minimum."""
+    widths = [column.width for column in columns]
+    for _ in range(sum(widths) + _GAP * len(columns) - available):
+        spare = [n for n, column in enumerate(columns) if widths[n] > column.width_min]
+        widths[max(spare, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _table(columns: list[_Column], widths: list[int]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, _GAP - 1, 0, 0), show_edge=False, pad_edge=False)
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(
+            Text(column.header),
+            justify="right" if column.numeric else "left",
+            vertical="bottom",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=width,
+        )
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*(_styled(cell) for cell in row))
+    return table
+
+
+def _records(columns: list[_Column]) -> Group:
+    names = [Text(column.header.replace("\n", ""), style="bold") for column in columns]
+    parts: list[RenderableType] = []
+    for number, row in enumerate(zip(*(column.cells for column in columns), strict=True), start=1):
+        grid = Table.grid(padding=(0, _GAP, 0, 0))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, cell in zip(names, row, strict=True):
+            grid.add_row(name, _styled(cell))
+        parts += [Text(f"row {number}", style="dim"), grid]
+    return Group(*parts)
+
+
+def _styled(cell: str | None) -> Text:
+    return Text(NULL, style="dim") if cell is None else Text(cell)
+
+
+def _broken(header: str, cells_width: int) -> str:
+    """A header on several lines, broken after underscores, no wider than its cells where its words allow it."""
+    words = re.findall(r"[^_]*_*", header)[:-1] or [header]
+    limit = max(cells_width, _HEADER_WIDTH_MIN, *(cell_len(word) for word in words))
+    lines = [words[0]]
+    for word in words[1:]:
+        if cell_len(lines[-1] + word) <= limit:
+            lines[-1] += word
+        else:
+            lines.append(word)
+    return "\n".join(lines)
+
+
+# ---- values ----
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    return _SHORT.get(character) or f"\\u{ord(character):04x}"
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float)
+
+
+def _cell(value: Value) -> str:
+    """A value as people read it: six digits of a fraction, no control characters. NULL is the dash."""
+    if value is None:
+        return NULL
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return escape_controls(str(_hex(value)))
+
+
+def _hex(value: Value) -> int | float | str | None:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _jsonable(value: Value) -> int | float | str | None:
+    return None if isinstance(value, float) and not math.isfinite(value) else _hex(value)
+
+
+def _markdown(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _arrow(values: Iterable[Value]) -> Any:
+    import pyarrow as pa
+
+    column = list(values)
+    try:
+        return pa.array(column)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else str(_hex(value)) for value in column])
