@@ -11,13 +11,15 @@ import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 
 from db.engine import connect_readonly
 from db.errors import LocationError, QueryError, storage_error
 from db.location import check_disk, check_file, database_path
+from db.render import write_result
+from db.result import QueryResult
 
-Value = int | float | str | bytes | None
+__all__ = ["Parameter", "QueryResult", "parse_parameters", "run_query", "write_result"]
+
 Parameter = int | float | str
 
 _READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
@@ -26,14 +28,6 @@ _PRAGMAS = frozenset(
 )
 _STEPS_BETWEEN_CHECKS = 10_000  # of SQLite's virtual machine: some milliseconds
 _NEAR = 0.6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult:
-    """A result's columns, named uniquely, and its rows."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Value, ...], ...]
 
 
 def run_query(url: str, sql: str, params: Mapping[str, Parameter] | None = None) -> QueryResult:

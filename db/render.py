@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from db.errors import LocationError, QueryError
-from db.query import QueryResult, Value
+from db.result import QueryResult, Value
 
 STYLES = ("table", "csv", "json", "markdown", "parquet")
 NULL = "\u2013"  # a dash
@@ -36,7 +36,7 @@ _HEADER_WIDTH_MIN = 8
 _GAP = 2  # columns between columns
 
 
-def show(result: QueryResult, *, style: str, output: Path | None = None, stream: TextIO | None = None) -> None:
+def write_result(result: QueryResult, *, style: str, output: Path | None = None, stream: TextIO | None = None) -> None:
     """Write a result in one of `STYLES`, to a file or to a stream (standard output).
 
     Raises:
@@ -44,11 +44,11 @@ def show(result: QueryResult, *, style: str, output: Path | None = None, stream:
         LocationError: the file cannot be written.
     """
     if style == "parquet":
-        _show_parquet(result, output, stream or sys.stdout)
+        _write_parquet(result, output, stream or sys.stdout)
     elif output is not None:
         _write_file(output, _TEXTS[style](result).encode("utf-8", "surrogateescape"))
     else:
-        _show_text(result, style, stream or sys.stdout)
+        _write_text(result, style, stream or sys.stdout)
 
 
 def escape_controls(text: str) -> str:
@@ -115,7 +115,7 @@ _TEXTS: dict[str, Callable[[QueryResult], str]] = {
 # ---- where it goes ----
 
 
-def _show_text(result: QueryResult, style: str, stream: TextIO) -> None:
+def _write_text(result: QueryResult, style: str, stream: TextIO) -> None:
     if not stream.isatty():
         stream.write(_TEXTS[style](result))
     elif style == "table":
@@ -126,7 +126,7 @@ def _show_text(result: QueryResult, style: str, stream: TextIO) -> None:
         stream.write(_CONTROLS_BUT_NEWLINE.sub(_escaped, _TEXTS[style](result)))
 
 
-def _show_parquet(result: QueryResult, output: Path | None, stream: TextIO) -> None:
+def _write_parquet(result: QueryResult, output: Path | None, stream: TextIO) -> None:
     if output is not None:
         _write_file(output, to_parquet(result))
     elif stream.isatty():
