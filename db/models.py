@@ -115,6 +115,7 @@ class Host(Base):
     cpu_count: Mapped[int | None]
     memory_bytes: Mapped[int | None]
     detail: Mapped[dict[str, Any]]
+    __table_args__ = (Index(None, "name"),)
 
 
 class Environment(Base):
@@ -144,7 +145,10 @@ class Checkpoint(Base):
     bits: Mapped[int | None]
     weights_bytes: Mapped[int | None]
     config: Mapped[dict[str, Any]]
-    __table_args__ = (_one_of("source", "hub", "local", "gguf", "imported", "dummy", "simulated"),)
+    __table_args__ = (
+        _one_of("source", "hub", "local", "gguf", "imported", "dummy", "simulated"),
+        Index(None, "name"),
+    )
 
 
 class Run(Base):

@@ -18,18 +18,25 @@ _ID = sa.String(length=36)
 
 
 def upgrade() -> None:
-    """Create everything."""
-    _create_described_things()
-    _create_runs()
-    _create_trials()
-    _create_generations()
-    _create_audits()
+    """Create everything, parents first."""
+    _create_experiment()
+    _create_host()
+    _create_environment()
+    _create_checkpoint()
+    _create_run()
+    _create_arm()
+    _create_round()
+    _create_trial()
+    _create_telemetry()
+    _create_generation()
+    _create_evidence()
+    _create_audit()
+    _create_comparison()
     op.execute(TRIAL_FLAT)
     op.execute(VERDICT_FLAT)
 
 
-def _create_described_things() -> None:
-    """What runs refer to: experiments, machines, versions and weights."""
+def _create_experiment() -> None:
     op.create_table(
         "experiment",
         sa.Column("id", _ID, nullable=False),
@@ -38,6 +45,9 @@ def _create_described_things() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_experiment")),
         sa.UniqueConstraint("name", name=op.f("uq_experiment_name")),
     )
+
+
+def _create_host() -> None:
     op.create_table(
         "host",
         sa.Column("id", _ID, nullable=False),
@@ -50,6 +60,10 @@ def _create_described_things() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_host")),
         sa.UniqueConstraint("machine_sha256", name=op.f("uq_host_machine_sha256")),
     )
+    op.create_index(op.f("ix_host_name"), "host", ["name"])
+
+
+def _create_environment() -> None:
     op.create_table(
         "environment",
         sa.Column("id", _ID, nullable=False),
@@ -64,6 +78,9 @@ def _create_described_things() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_environment")),
         sa.UniqueConstraint("sha256", name=op.f("uq_environment_sha256")),
     )
+
+
+def _create_checkpoint() -> None:
     op.create_table(
         "checkpoint",
         sa.Column("id", _ID, nullable=False),
@@ -81,10 +98,10 @@ def _create_described_things() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_checkpoint")),
         sa.UniqueConstraint("digest", name=op.f("uq_checkpoint_digest")),
     )
+    op.create_index(op.f("ix_checkpoint_name"), "checkpoint", ["name"])
 
 
-def _create_runs() -> None:
-    """A run and its arms and rounds."""
+def _create_run() -> None:
     op.create_table(
         "run",
         sa.Column("id", _ID, nullable=False),
@@ -117,6 +134,9 @@ def _create_runs() -> None:
     op.create_index(op.f("ix_run_created_at"), "run", ["created_at"])
     op.create_index(op.f("ix_run_experiment_id_created_at"), "run", ["experiment_id", "created_at"])
     op.create_index(op.f("ix_run_host_id_created_at"), "run", ["host_id", "created_at"])
+
+
+def _create_arm() -> None:
     op.create_table(
         "arm",
         sa.Column("id", _ID, nullable=False),
@@ -151,6 +171,9 @@ def _create_runs() -> None:
     op.create_index(op.f("ix_arm_checkpoint_id"), "arm", ["checkpoint_id"])
     op.create_index(op.f("ix_arm_fingerprint"), "arm", ["fingerprint"])
     op.create_index(op.f("ix_arm_name"), "arm", ["name"])
+
+
+def _create_round() -> None:
     op.create_table(
         "round",
         sa.Column("id", _ID, nullable=False),
@@ -165,8 +188,7 @@ def _create_runs() -> None:
     )
 
 
-def _create_trials() -> None:
-    """A trial, and the machine's readings around it."""
+def _create_trial() -> None:
     op.create_table(
         "trial",
         sa.Column("id", _ID, nullable=False),
@@ -210,6 +232,9 @@ def _create_trials() -> None:
     op.create_index(op.f("ix_trial_round_id"), "trial", ["round_id"])
     op.create_index(op.f("ix_trial_run_id_sequence"), "trial", ["run_id", "sequence"])
     op.create_index(op.f("ix_trial_started_at"), "trial", ["started_at"])
+
+
+def _create_telemetry() -> None:
     op.create_table(
         "telemetry",
         sa.Column("id", _ID, nullable=False),
@@ -233,8 +258,7 @@ def _create_trials() -> None:
     op.create_index(op.f("ix_telemetry_trial_id"), "telemetry", ["trial_id"])
 
 
-def _create_generations() -> None:
-    """A generation, and the signs of what ran in it."""
+def _create_generation() -> None:
     op.create_table(
         "generation",
         sa.Column("id", _ID, nullable=False),
@@ -285,6 +309,9 @@ def _create_generations() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_generation")),
         sa.UniqueConstraint("trial_id", "position", name=op.f("uq_generation_trial_id_position")),
     )
+
+
+def _create_evidence() -> None:
     op.create_table(
         "evidence",
         sa.Column("id", _ID, nullable=False),
@@ -305,8 +332,7 @@ def _create_generations() -> None:
     op.create_index(op.f("ix_evidence_generation_id"), "evidence", ["generation_id"])
 
 
-def _create_audits() -> None:
-    """An audit and its comparisons."""
+def _create_audit() -> None:
     op.create_table(
         "audit",
         sa.Column("id", _ID, nullable=False),
@@ -324,6 +350,9 @@ def _create_audits() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
     )
     op.create_index(op.f("ix_audit_run_id_created_at"), "audit", ["run_id", "created_at"])
+
+
+def _create_comparison() -> None:
     op.create_table(
         "comparison",
         sa.Column("id", _ID, nullable=False),
