@@ -108,8 +108,9 @@ class Child:
                 break
             signals.append(number.name)
             self.family.signal(number)
+            deadline = time.monotonic() + grace_s
             self.reap(grace_s)
-            self.family.wait_gone(grace_s)
+            self.family.wait_gone(deadline - time.monotonic())
         survivors = tuple(process.pid for process in self.family.living())
         if self._entry is not None and not survivors:
             self._journal.gone(self._entry)

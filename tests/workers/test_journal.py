@@ -1,0 +1,106 @@
+"""The journal knows every process of a run that may still live, by pid and start time."""
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workers.journal import Journal, Spawned, describe, find_orphans, is_living, read_journal
+
+# Spawns a worker that ignores every polite request to end, and dies without a word.
+ORPHANING_RUN = """
+import os, sys
+from pathlib import Path
+from orchestrator.plan import Deadlines
+from workers.process import WorkerProcess, WorkerSpec
+from workers.protocol import Load
+folder = Path(sys.argv[1])
+worker = WorkerProcess(WorkerSpec(
+    run_id="run-1", arm="arm-1", log_path=folder / "log", journal_path=folder / "journal"))
+worker.load(Load(target="workers.engines.simulated.Simulated", settings={"fault": sys.argv[2] or None},
+    checkpoint={}, draft=None, sampling={}), Deadlines())
+print(worker.pid, flush=True)
+os._exit(1)
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Spawned:
+    """This very process as a journal's entry."""
+    return describe(psutil.Process(), run_id="run-1", arm="arm-1")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "journal"
+
+
+def test_a_process_stays_in_the_journal_until_it_is_gone(path: Path, own: Spawned) -> None:
+    other = replace(own, pid=own.pid + 1)
+    journal = Journal(path)
+    assert read_journal(path) == []
+    journal.spawned(own)
+    journal.spawned(other)
+    assert read_journal(path) == [own, other]
+    journal.gone(own)
+    assert read_journal(path) == [other]
+
+
+def test_a_line_that_a_crash_cut_short_is_passed_over(path: Path, own: Spawned) -> None:
+    Journal(path).spawned(own)
+    with path.open("ab") as file:
+        file.write(b'{"event": "spawned", "pid": 12')
+    assert read_journal(path) == [own]
+
+
+def test_an_entry_says_who_the_process_is(own: Spawned) -> None:
+    assert own.exe == psutil.Process().exe()
+    assert own.cwd == str(Path.cwd())
+    assert own.parent_pid == psutil.Process().pid
+
+
+def test_a_process_is_known_by_pid_and_start_time_together(own: Spawned) -> None:
+    assert is_living(own.pid, own.create_time)
+    assert not is_living(own.pid, own.create_time - 60)
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
+        start = psutil.Process(gone.pid).create_time()
+    assert not is_living(gone.pid, start)
+
+
+def test_a_worker_of_a_run_that_lives_is_no_orphan(path: Path, own: Spawned) -> None:
+    Journal(path).spawned(own)
+    assert find_orphans(path) == []
+
+
+def test_a_living_process_with_a_dead_parent_is_an_orphan_unless_its_pid_was_reused(path: Path, own: Spawned) -> None:
+    orphan = replace(own, parent_create_time=own.parent_create_time - 60)
+    Journal(path).spawned(orphan)
+    assert find_orphans(path) == [orphan]
+    Journal(path).gone(orphan)
+    Journal(path).spawned(replace(orphan, create_time=own.create_time - 60))
+    assert find_orphans(path) == []
+
+
+def run_and_die(folder: Path, fault: str) -> int:
+    """The pid of the worker that a run left behind when it died."""
+    command = [sys.executable, "-c", ORPHANING_RUN, str(folder), fault]
+    return int(subprocess.run(command, capture_output=True, check=False, timeout=60).stdout)
+
+
+def test_a_worker_that_outlives_its_run_is_found(tmp_path: Path) -> None:
+    pid = run_and_die(tmp_path, "slow_stop")
+    (orphan,) = find_orphans(tmp_path / "journal")
+    assert (orphan.pid, orphan.arm, orphan.pgid, orphan.sid) == (pid, "arm-1", pid, pid)
+    psutil.Process(pid).kill()
+
+
+def test_a_worker_ends_with_its_run(tmp_path: Path) -> None:
+    run_and_die(tmp_path, "")
+    deadline = time.monotonic() + 20
+    while find_orphans(tmp_path / "journal") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert find_orphans(tmp_path / "journal") == []
