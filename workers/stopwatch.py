@@ -19,11 +19,11 @@ class Stopwatch:
         self.started_ns = 0
         self.stamps_ns: list[int] = []
 
-    def time(self, stream: Iterable[None]) -> None:
-        """Exhaust the stream; the start is stamped before its first instruction."""
+    def time(self, stream: Callable[[], Iterable[None]]) -> None:
+        """Open the stream and exhaust it; the start is stamped before its first instruction."""
         clock, append = self._clock, self.stamps_ns.append
         self.started_ns = clock()
-        for _ in stream:
+        for _ in stream():
             append(clock())
 
     def stamps_us(self, tokens_per_stamp: Sequence[int] | None = None) -> list[int]:

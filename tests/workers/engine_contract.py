@@ -86,7 +86,7 @@ def answer(engine: Engine, request: TurnRequest) -> Answer:
     """One turn."""
     engine.prepare(request)
     stopwatch = Stopwatch(engine.clock)
-    stopwatch.time(engine.stream())
+    stopwatch.time(engine.stream)
     result = engine.finish()
     engine.settle()
     return Answer(result=result, stamps_us=stopwatch.stamps_us(result.tokens_per_stamp))

@@ -29,27 +29,27 @@ def ticks(hands: Hands, pauses_us: list[int]) -> Iterator[None]:
 def test_stamps_are_the_time_since_the_start(pauses_us: list[int]) -> None:
     hands = Hands()
     stopwatch = Stopwatch(hands)
-    stopwatch.time(ticks(hands, pauses_us))
+    stopwatch.time(lambda: ticks(hands, pauses_us))
     assert stopwatch.stamps_us() == [sum(pauses_us[: i + 1]) for i in range(len(pauses_us))]
 
 
 def test_what_the_stream_does_before_its_first_tick_is_timed() -> None:
     hands = Hands()
 
-    def slow_start() -> Iterator[None]:
+    def slow_start() -> list[None]:
         hands.now_ns += 7_000
-        yield
+        return [None]
 
     stopwatch = Stopwatch(hands)
     hands.now_ns += 1_000_000  # between making the watch and using it
-    stopwatch.time(slow_start())
+    stopwatch.time(slow_start)
     assert stopwatch.stamps_us() == [7]
 
 
 def test_tokens_of_one_evaluation_share_its_stamp() -> None:
     hands = Hands()
     stopwatch = Stopwatch(hands)
-    stopwatch.time(ticks(hands, [10, 20, 30]))
+    stopwatch.time(lambda: ticks(hands, [10, 20, 30]))
     assert stopwatch.stamps_us([1, 3, 2]) == [10, 30, 30, 30, 60, 60]
 
 
@@ -57,7 +57,7 @@ def test_tokens_of_one_evaluation_share_its_stamp() -> None:
 def test_a_count_is_needed_for_each_stamp(counts: list[int]) -> None:
     hands = Hands()
     stopwatch = Stopwatch(hands)
-    stopwatch.time(ticks(hands, [10, 20, 30]))
+    stopwatch.time(lambda: ticks(hands, [10, 20, 30]))
     with pytest.raises(ValueError, match="zip"):
         stopwatch.stamps_us(counts)
 
@@ -65,7 +65,7 @@ def test_a_count_is_needed_for_each_stamp(counts: list[int]) -> None:
 def test_each_tick_costs_one_reading_of_the_clock() -> None:
     readings = iter(range(100))
     stopwatch = Stopwatch(lambda: next(readings))
-    stopwatch.time(iter([None] * 10))
+    stopwatch.time(lambda: [None] * 10)
     assert stopwatch.started_ns == 0
     assert stopwatch.stamps_ns == list(range(1, 11))
 
@@ -79,5 +79,5 @@ def test_a_stream_that_fails_leaves_the_stamps_so_far() -> None:
 
     stopwatch = Stopwatch(hands)
     with pytest.raises(RuntimeError, match="lost the device"):
-        stopwatch.time(failing())
+        stopwatch.time(failing)
     assert stopwatch.stamps_us() == [10, 30]
