@@ -39,7 +39,6 @@ class Remainder:
 
     units: tuple[Unit, ...]
     broken_rounds: tuple[int, ...]
-    total: int  # units of the whole run
 
 
 def remainder(
@@ -57,9 +56,8 @@ def remainder(
             counted.add(row.sequence)
         if row.round is not None and row.attempt is not None:
             attempts[row.round] = max(attempts[row.round], row.attempt)
-    units, broken, total = [], [], 0
+    units, broken = [], []
     for trials in _grouped(schedule):
-        total += 1
         wanted = [trial for trial in trials if trial.arm not in dropped]
         missing = [trial for trial in wanted if trial.sequence not in counted]
         if not missing:
@@ -69,7 +67,7 @@ def remainder(
             broken.append(index)
         attempt = 0 if index is None else attempts[index] + 1
         units.append(Unit(trials=tuple(trials), attempt=attempt))
-    return Remainder(units=tuple(units), broken_rounds=tuple(broken), total=total)
+    return Remainder(units=tuple(units), broken_rounds=tuple(broken))
 
 
 def _grouped(schedule: Sequence[ScheduledTrial]) -> Iterator[list[ScheduledTrial]]:

@@ -2,25 +2,32 @@
 
 import datetime as dt
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine as Database
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from db import models
-from db.session import transaction
-from orchestrator.audit import AuditResult
+from db.session import reading, transaction
+from orchestrator.errors import RefusedError
 from orchestrator.evidence import Judgement, judge
 from orchestrator.measures import flags, measure
 from orchestrator.plan import Arm, Plan, Prompt, dump, sha256_of
+from orchestrator.preparation import ArmWeights
+from orchestrator.progress import StoredTrial
+from orchestrator.residency import is_simulated
 from orchestrator.schedule import ORDER_DISTRIBUTION, ScheduledTrial
 from workers.checkpoints import CheckpointInfo
-from workers.host import HostFacts, Lease
+from workers.host import HostFacts, Lease, holds
 from workers.protocol import Generation, Hello, Loaded
 from workers.telemetry import Reading
+
+if TYPE_CHECKING:
+    from orchestrator.audit import AuditResult
 
 # A machine whose wall clock ran this much further than its monotonic one slept through the trial.
 SLEEP_LIMIT_S = 1.0
@@ -43,6 +50,7 @@ class Outcome:
     wall_s: float
     monotonic_s: float
     gate_wait_s: float
+    hot_start: str | None  # why it started although the gate's condition did not hold
     generations: Sequence[tuple[Prompt, Generation]]
     fault: Fault | None
     before: Sequence[Reading]
@@ -68,10 +76,20 @@ def settle(outcome: Outcome, *, evidence_policy: str) -> Verdict:
             if reason := judge(generation.evidence).fault:
                 kind, _, message = reason.partition(": ")
                 return Verdict(status="invalid", fault=Fault(kind=kind, message=message))
+    if outcome.hot_start is not None:
+        return Verdict(status="excluded", excluded_reason=f"hot_start: {outcome.hot_start}")
     slept_s = outcome.wall_s - outcome.monotonic_s
     if abs(slept_s) > SLEEP_LIMIT_S:
         return Verdict(status="excluded", excluded_reason=f"clock: wall ran {slept_s:+.1f} s against monotonic")
     return Verdict(status="done")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What is already there of a run."""
+
+    trials: tuple[StoredTrial, ...]
+    dropped: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -105,6 +123,58 @@ class Recorder:
     def _update_run(self, **values: Any) -> None:
         with transaction(self.database) as session:
             session.execute(update(models.Run).where(models.Run.id == self.run_id).values(**values))
+
+    def log_dir(self) -> Path:
+        """The folder of the workers' logs and their journal."""
+        with reading(self.database) as session:
+            return Path(session.get_one(models.Run, self.run_id).log_dir or ".")
+
+    def stored(self) -> "Stored":
+        """What a former execution left."""
+        trials = (
+            select(models.Trial.sequence, models.Round.index, models.Round.attempt, models.Trial.status)
+            .outerjoin(models.Round, models.Trial.round_id == models.Round.id)
+            .where(models.Trial.run_id == self.run_id, models.Trial.kind != "warmup")
+        )
+        dropped = select(models.Arm.name).where(models.Arm.run_id == self.run_id, models.Arm.state == "dropped")
+        with reading(self.database) as session:
+            rows = [
+                StoredTrial(sequence=sequence, round=index, attempt=attempt, counts=status in ("done", "invalid"))
+                for sequence, index, attempt, status in session.execute(trials)
+            ]
+            return Stored(trials=tuple(rows), dropped=frozenset(session.scalars(dropped)))
+
+    def refuse_if_held(self) -> None:
+        """Two processes must not run one run.
+
+        Raises:
+            RefusedError: the process that took the lease still runs.
+        """
+        with reading(self.database) as session:
+            run = session.get_one(models.Run, self.run_id)
+            pid, started_at, boot_id, status = run.runner_pid, run.runner_started_at, run.boot_id, run.status
+        if status != "running" or pid is None or started_at is None:
+            return
+        if holds(Lease(pid=pid, process_started_at=started_at, boot_id=boot_id)):
+            raise RefusedError(f"run {self.run_id} is being run by process {pid}: wait for it, or stop it first")
+
+    def refuse_other_weights(self, weights: Mapping[str, ArmWeights]) -> None:
+        """A run goes on with the weights that it began with.
+
+        Raises:
+            RefusedError: a checkpoint's digest changed since.
+        """
+        stored = select(models.Arm.name, models.Checkpoint.digest).join(
+            models.Checkpoint, models.Arm.checkpoint_id == models.Checkpoint.id
+        )
+        with reading(self.database) as session:
+            digests = dict(session.execute(stored.where(models.Arm.run_id == self.run_id)).tuples())
+        for name, found in weights.items():
+            if found.target is not None and found.target.digest != digests.get(name):
+                raise RefusedError(
+                    f"arm {name}: its checkpoint is not the one that this run began with; put the former one back,"
+                    " or start a new run"
+                )
 
     # ---- arms ----
 
@@ -215,21 +285,14 @@ class Recorder:
 # ---- making a run ----
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmWeights:
-    """What was found on disk for one arm; None for engines without weights."""
-
-    target: CheckpointInfo | None
-    draft: CheckpointInfo | None
-
-
 def create_run(
-    database: Database, plan: Plan, *, host: HostFacts, weights: dict[str, ArmWeights], log_dir: str
+    database: Database, plan: Plan, *, host: HostFacts, weights: Mapping[str, ArmWeights], log_root: Path
 ) -> Recorder:
     """Store the frozen plan before anything runs."""
     with transaction(database) as session:
+        run_id = models.new_id()
         run = models.Run(
-            id=models.new_id(),
+            id=run_id,
             experiment_id=_experiment(session, plan.experiment).id,
             host_id=_host(session, host).id,
             status="planned",
@@ -242,8 +305,8 @@ def create_run(
             metric=plan.design.metric,
             interleave_by=plan.design.interleave_by,
             order_distribution=ORDER_DISTRIBUTION,
-            simulated=any(arm.engine["name"] == "simulated" for arm in plan.arms),
-            log_dir=log_dir,
+            simulated=any(is_simulated(arm) for arm in plan.arms),
+            log_dir=str(log_root / run_id),
         )
         session.add(run)
         session.flush()
@@ -255,7 +318,7 @@ def create_run(
 
 def reopen_run(database: Database, plan: Plan, run_id: str) -> Recorder:
     """The recorder of a run that exists."""
-    with transaction(database) as session:
+    with reading(database) as session:
         rows = session.execute(select(models.Arm.name, models.Arm.id).where(models.Arm.run_id == run_id)).all()
     return Recorder(database=database, plan=plan, run_id=run_id, arm_ids={name: key for name, key in rows})
 
@@ -413,7 +476,7 @@ def _words(readings: Sequence[Reading], name: str) -> tuple[str | None, str | No
 # ---- audits ----
 
 
-def save_audit(database: Database, plan: Plan, run_id: str, result: AuditResult) -> None:
+def save_audit(database: Database, plan: Plan, run_id: str, result: "AuditResult") -> None:
     """Store a judgement with the version of the method that made it."""
     design = plan.design
     comparisons = [
@@ -448,5 +511,5 @@ def save_audit(database: Database, plan: Plan, run_id: str, result: AuditResult)
 
 def stored_plan(database: Database, run_id: str) -> str:
     """The frozen plan's JSON."""
-    with transaction(database) as session:
+    with reading(database) as session:
         return session.get_one(models.Run, run_id).plan

@@ -1,0 +1,110 @@
+"""What the `interlace checkpoint` commands do."""
+
+import sys
+from pathlib import Path
+
+from rich.text import Text
+
+from orchestrator.errors import InputError
+from orchestrator.parts import Parts
+from orchestrator.terminal import console, table
+from workers.checkpoints import CheckpointInfo, checkpoints_dir, describe, inspect, resolve
+from workers.errors import EngineError
+
+WITHOUT_WEIGHTS = "simulated"
+
+
+def list_checkpoints(*, config_dir: Path | None) -> None:
+    """`interlace checkpoint list`."""
+    parts = Parts(config_dir)
+    names = parts.options("checkpoint")
+    parts.load([("checkpoint", name) for name in names])
+    made = table("checkpoint", "source", "bits", "draft", "weights", right=("bits",))
+    for name in names:
+        config = parts.values(("checkpoint", name))
+        bits = "" if config["bits"] is None else str(config["bits"])
+        made.add_row(Text(name), config["source"], bits, config["draft"] or "", _presence(config))
+    console().print(made)
+
+
+def _presence(config: dict[str, object]) -> str:
+    """Whether a checkpoint's weights are on this machine, in a few words."""
+    if config["source"] == WITHOUT_WEIGHTS:
+        return "none needed"
+    try:
+        info = describe(resolve(config))
+    except EngineError as error:
+        return str(error)
+    return "fetched at first use" if info is None else f"{info.weights_bytes / 1e9:.2f} GB"
+
+
+def import_checkpoint(source: str, *, name: str | None, bits: int | None) -> None:
+    """`interlace checkpoint import`."""
+    try:
+        if source == "smollm2":
+            _import_smollm2()
+        else:
+            _import_gguf(Path(source), name=name, bits=bits)
+    except EngineError as error:
+        raise InputError(str(error)) from error
+
+
+def _import_smollm2() -> None:
+    from workers.smollm2 import import_smollm2
+
+    for found in import_smollm2(lambda text: console().print(Text(text))):
+        state = "imported" if found.made else "there already, verified"
+        console().print(Text(f"{found.name}: {state} ({found.weights_bytes / 1e6:.0f} MB, {found.dtype})"))
+
+
+def _import_gguf(source: Path, *, name: str | None, bits: int | None) -> None:
+    from workers.checkpoints import exclusive
+    from workers.gguf import Recipe, convert, default_dtype
+
+    if not source.is_file():
+        raise InputError(f"{source}: no such file; give a .gguf file, or `smollm2` for the small model")
+    folder = checkpoints_dir() / (name or source.stem)
+    with exclusive(folder):
+        convert(source, folder, Recipe(bits=bits, dtype=default_dtype()))
+    console().print(Text(f"{folder.name}: imported into {folder}"))
+    console().print(
+        Text(f"name it in DIR/checkpoint/{folder.name}.yaml with `source: imported`, then --config-dir DIR")
+    )
+
+
+def inspect_checkpoint(name: str, *, config_dir: Path | None) -> None:
+    """`interlace checkpoint inspect`."""
+    parts = Parts(config_dir)
+    try:
+        if name in parts.options("checkpoint"):
+            parts.load([("checkpoint", name)])
+            info = describe(resolve(parts.values(("checkpoint", name))))
+        else:
+            info = inspect(Path(name))
+    except EngineError as error:
+        raise InputError(str(error)) from error
+    if info is None:
+        sys.stdout.write(f"{name}: not on this machine yet; it is fetched at first use\n")
+        return
+    made = table("", "")
+    for head, value in _lines(info):
+        made.add_row(head, Text(value))
+    console().print(made)
+
+
+def _lines(info: CheckpointInfo) -> list[tuple[str, str]]:
+    values = {
+        "path": info.path,
+        "architecture": info.architecture,
+        "layers": info.layers,
+        "hidden size": info.hidden_size,
+        "KV heads x head dim": f"{info.kv_heads} x {info.head_dim}",
+        "vocabulary": info.vocab_size,
+        "bits (group)": f"{info.bits} ({info.group_size})",
+        "dtype": info.dtype,
+        "weights": f"{info.weights_bytes} bytes",
+        "read per token": None if info.bytes_read_per_token is None else f"{info.bytes_read_per_token} bytes",
+        "KV cache per token": None if info.kv_bytes_per_token is None else f"{info.kv_bytes_per_token} bytes",
+        "digest": info.digest,
+    }
+    return [(head, "unknown" if value is None else str(value)) for head, value in values.items()]

@@ -1,0 +1,274 @@
+"""What the commands do: compose, open, run, judge, show. Thin: the work is in the modules it calls.
+
+Imports are inside the functions: a command loads what it needs and no more.
+"""
+
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import InputError, RefusedError
+from orchestrator.plan import Plan, dump, load
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine as Database
+
+    from orchestrator.audit import AuditResult
+    from orchestrator.recorder import Recorder
+    from orchestrator.runner import Observer
+
+EXIT_DONE, EXIT_VERDICT = 0, 1
+
+
+# ---- plan ----
+
+
+def show_plan(overrides: Sequence[str], *, config_dir: Path | None, as_json: bool) -> None:
+    """`interlace plan`."""
+    from orchestrator.compose import make_plan
+
+    plan = make_plan(overrides, config_dir=config_dir).plan
+    if as_json:
+        sys.stdout.write(dump(plan) + "\n")
+        return
+    from orchestrator.plan_view import print_plan
+    from orchestrator.terminal import console
+
+    print_plan(plan, console(), extra=_machine_lines(plan))
+
+
+def _machine_lines(plan: Plan) -> list[tuple[str, str]]:
+    """What the plan means on this machine."""
+    from orchestrator.preparation import memory_line
+    from orchestrator.residency import plan_of
+
+    return [("memory", memory_line(plan_of(plan.arms, plan.prompts)))]
+
+
+# ---- run, resume ----
+
+
+def run_now(overrides: Sequence[str], *, config_dir: Path | None, fail_on: Sequence[str], quiet: bool) -> int:
+    """`interlace run`: plan, look at the machine, store the plan, run it, audit it."""
+    from db.session import database_path, database_url, open_database
+    from orchestrator.compose import make_plan
+    from orchestrator.plan_view import print_plan
+    from orchestrator.preparation import find_weights, refuse_what_does_not_fit
+    from orchestrator.recorder import create_run
+    from orchestrator.terminal import console
+    from workers.host import read_host
+
+    composed = make_plan(overrides, config_dir=config_dir)
+    weights = find_weights(composed.plan)
+    refuse_what_does_not_fit(composed.plan)
+    url = database_url(composed.db_url)
+    database = open_database(url)
+    if not quiet:
+        print_plan(composed.plan, console(), extra=_machine_lines(composed.plan))
+    log_root = database_path(url).parent / "logs"
+    recorder = create_run(database, composed.plan, host=read_host(), weights=weights, log_root=log_root)
+    return _execute(recorder, fail_on=fail_on, quiet=quiet)
+
+
+def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet: bool) -> int:
+    """`interlace resume`: what is stored stays; a round cut short is replayed whole."""
+    from db.frames import resolve_run
+    from orchestrator.preparation import find_weights
+    from orchestrator.recorder import reopen_run
+
+    database = _open(url)
+    run_id = resolve_run(database, run_text)
+    plan = _stored_plan(database, run_id)
+    recorder = reopen_run(database, plan, run_id)
+    recorder.refuse_if_held()
+    recorder.refuse_other_weights(find_weights(plan))
+    return _execute(recorder, fail_on=fail_on, quiet=quiet)
+
+
+def _execute(recorder: "Recorder", *, fail_on: Sequence[str], quiet: bool) -> int:
+    """Run what is left and judge it. However it ends, the run's state says so."""
+    from orchestrator.terminal import ProgressObserver, SilentObserver, console
+
+    out = console()
+    run_id = recorder.run_id
+    if not quiet:
+        out.print(f"run {run_id}")
+    try:
+        with _terminated_as_interrupted():
+            with SilentObserver() if quiet else ProgressObserver(out) as observer:
+                run_recorded(recorder, observer=observer)
+    except KeyboardInterrupt:
+        recorder.finish("interrupted")
+        out.print(f"interrupted; what is finished is stored. Go on with: interlace resume {run_id}")
+        raise
+    except InputError as error:
+        recorder.finish("failed", note=str(error))
+        raise
+    except Exception as error:
+        recorder.finish("interrupted", note=f"{type(error).__name__}: {error}")
+        raise
+    recorder.finish("done")
+    return _audit_and_show(recorder.database, recorder.plan, run_id, fail_on=fail_on, style="table")
+
+
+def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
+    """Run what is left of a stored run.
+
+    Raises:
+        InterlaceError: see `orchestrator.runner.Runner.run`.
+    """
+    from orchestrator.crew import Crew
+    from orchestrator.preparation import find_weights
+    from orchestrator.progress import remainder
+    from orchestrator.runner import Runner
+    from orchestrator.schedule import build_schedule
+    from workers.host import current_lease, read_host
+
+    plan = recorder.plan
+    schedule = build_schedule(plan)
+    stored = recorder.stored()
+    left = remainder(schedule, stored.trials, dropped=stored.dropped)
+    if not left.units:
+        return
+    for index in left.broken_rounds:
+        recorder.exclude_round(index, reason="round_cut_short: replayed whole")
+    recorder.take_lease(current_lease())
+    log_dir = recorder.log_dir()
+    log_dir.mkdir(parents=True, exist_ok=True)
+    crew = Crew(
+        run_id=recorder.run_id,
+        log_dir=log_dir,
+        deadlines=plan.design.deadlines,
+        swap=plan.design.residency == "swap",
+        weights={name: found.for_worker for name, found in find_weights(plan).items()},
+    )
+    Runner(
+        plan=plan,
+        schedule=schedule,
+        recorder=recorder,
+        crew=crew,
+        host=read_host(),
+        observer=observer,
+        dropped=set(stored.dropped),
+    ).run(left)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: the workers are stopped and the run can be resumed."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# ---- audit ----
+
+
+def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: str) -> int:
+    """`interlace audit`: judge what is stored, now."""
+    from db.frames import resolve_run
+
+    database = _open(url)
+    run_id = resolve_run(database, run_text)
+    return _audit_and_show(database, _stored_plan(database, run_id), run_id, fail_on=fail_on, style=style)
+
+
+def _audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Sequence[str], style: str) -> int:
+    from orchestrator.audit_view import show_audit
+
+    result = judge_run(database, plan, run_id)
+    show_audit(result, plan=plan, run_id=run_id, style=style)
+    found = {comparison.verdict for comparison in result.comparisons if comparison.prompt_class is None}
+    return EXIT_VERDICT if found & set(fail_on) else EXIT_DONE
+
+
+def judge_run(database: "Database", plan: Plan, run_id: str) -> "AuditResult":
+    """Audit the stored trials of a run and store the judgement beside them."""
+    from db.frames import trials
+    from orchestrator.audit import audit
+    from orchestrator.recorder import save_audit
+
+    design = plan.design
+    result = audit(
+        trials(database, run_id),
+        control=plan.control,
+        metric=design.metric,
+        alpha=design.alpha,
+        margin=design.margin,
+        seed=design.seed,
+    )
+    save_audit(database, plan, run_id, result)
+    return result
+
+
+# ---- the database ----
+
+
+def show_status(*, url: str | None, limit: int) -> None:
+    """`interlace status`: the runs, newest first."""
+    from db.frames import runs
+    from orchestrator.status_view import print_status
+    from orchestrator.terminal import console
+
+    print_status(runs(_open(url), limit=limit), console())
+
+
+def query_database(sql: str, *, url: str | None, params: Sequence[str], style: str, output: Path | None) -> None:
+    """`interlace query`: read-only by construction."""
+    from db.query import parse_parameters, run_query
+    from db.render import write_result
+    from db.session import database_url
+
+    result = run_query(database_url(url), sql, parse_parameters(params))
+    write_result(result, style=style, output=output)
+
+
+def check_database(*, url: str | None) -> None:
+    """`interlace db check`."""
+    from db.check import check
+    from db.session import database_url
+
+    found = check(database_url(url))
+    sys.stdout.write(f"{found}\n")
+
+
+def upgrade_database(*, url: str | None) -> None:
+    """`interlace db upgrade`."""
+    from db.migrate import upgrade
+    from db.session import database_url
+
+    version = upgrade(database_url(url))
+    sys.stdout.write(f"{version}\n")
+
+
+def database_path(*, url: str | None) -> None:
+    """`interlace db path`."""
+    from db.session import database_path as path_of
+    from db.session import database_url
+
+    sys.stdout.write(f"{path_of(database_url(url))}\n")
+
+
+def _open(url: str | None) -> "Database":
+    from db.session import database_url, open_existing
+
+    return open_existing(database_url(url))
+
+
+def _stored_plan(database: "Database", run_id: str) -> Plan:
+    from orchestrator.recorder import stored_plan
+
+    try:
+        return load(stored_plan(database, run_id))
+    except ValueError as error:
+        raise RefusedError(f"run {run_id}: {error}; use the interlace version that made it") from error

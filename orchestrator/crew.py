@@ -1,0 +1,112 @@
+"""The worker processes of a run: one an arm, resident or swapped. Knows nothing of rounds or results."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.plan import Arm, Deadlines
+from workers.errors import WorkerFault
+from workers.process import WorkerProcess, WorkerSpec
+from workers.protocol import Generate, Generation, Hello, Load, Loaded
+
+JOURNAL_NAME = "workers.jsonl"
+NOT_SETTINGS = ("_target_", "name", "draft")  # of an engine's configuration: who it is, and its other weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A loaded worker."""
+
+    process: WorkerProcess
+    deadlines: Deadlines
+    hello: Hello
+    loaded: Loaded
+
+    @property
+    def log_path(self) -> Path:
+        return self.process.spec.log_path
+
+    def generate(self, request: Generate) -> list[Generation]:
+        """Run one conversation: one generation a turn.
+
+        Raises:
+            workers.errors.WorkerFault: with the turns that were answered before it.
+        """
+        return self.process.generate(request, self.deadlines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """An arm's checkpoints as the worker needs them: paths absolute."""
+
+    checkpoint: dict[str, Any]
+    draft: dict[str, Any] | None
+
+
+@dataclass(slots=True)
+class Crew:
+    """Loads arms on demand. `swap` keeps one arm at a time: the others' processes end before it is loaded."""
+
+    run_id: str
+    log_dir: Path
+    deadlines: Deadlines
+    swap: bool
+    weights: Mapping[str, Weights]  # by arm
+    members: dict[str, Member] = field(default_factory=dict)
+
+    def member(self, arm: Arm, *, on_load: Callable[[Member], None]) -> Member:
+        """The arm's worker, loaded first if it is not there; then `on_load` is called before it is returned.
+
+        Raises:
+            workers.errors.WorkerFault: it did not load.
+        """
+        if arm.name in self.members:
+            return self.members[arm.name]
+        if self.swap:
+            self.close()
+        member = self._load(arm)
+        self.members[arm.name] = member
+        try:
+            on_load(member)
+        except WorkerFault:
+            self.discard(arm)  # half warmed up is not loaded
+            raise
+        return member
+
+    def _load(self, arm: Arm) -> Member:
+        process = WorkerProcess(
+            WorkerSpec(
+                run_id=self.run_id,
+                arm=arm.name,
+                log_path=self.log_dir / f"{_file_name(arm.name)}.log",
+                journal_path=self.log_dir / JOURNAL_NAME,
+            )
+        )
+        weights = self.weights[arm.name]
+        request = Load(
+            target=arm.engine["_target_"],
+            settings={key: value for key, value in arm.engine.items() if key not in NOT_SETTINGS},
+            checkpoint=weights.checkpoint,
+            draft=weights.draft,
+            sampling=arm.sampling,
+        )
+        loaded = process.load(request, self.deadlines)
+        if process.hello is None:
+            raise RuntimeError("a worker that loaded said hello before")  # the protocol's order
+        return Member(process=process, deadlines=self.deadlines, hello=process.hello, loaded=loaded)
+
+    def discard(self, arm: Arm) -> None:
+        """End the arm's worker; the next use loads it anew."""
+        if member := self.members.pop(arm.name, None):
+            member.process.stop(self.deadlines.teardown_s)
+
+    def close(self) -> None:
+        """End all workers."""
+        for name in list(self.members):
+            self.members.pop(name).process.stop(self.deadlines.teardown_s)
+
+
+def _file_name(arm: str) -> str:
+    """An arm's name as a file's."""
+    return "".join(character if character.isalnum() or character in "-._=" else "_" for character in arm)

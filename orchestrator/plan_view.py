@@ -1,0 +1,117 @@
+"""A plan on the terminal: what would run, in which order, and what it could and could not show."""
+
+import string
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.plan import Plan
+from orchestrator.schedule import AA_LABEL, ScheduledTrial, build_schedule, minimum_rounds, rounds_by_class
+from orchestrator.terminal import table
+
+ARMS_SHOWN = 40
+ROUNDS_SHOWN = 4
+SWEEPABLE_HIDDEN = ("_target_", "name", "draft")
+
+
+def print_plan(plan: Plan, out: Console, *, extra: Sequence[tuple[str, str]] = ()) -> None:
+    """Print the plan.
+
+    Args:
+        extra: further lines (head, words), such as memory and duration.
+    """
+    schedule = build_schedule(plan)
+    names = letters(plan)
+    out.print(_arms_table(plan, names))
+    out.print()
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for head, words in [*_facts(plan, schedule, names), *extra]:
+        facts.add_row(head, words)
+    out.print(facts)
+    out.print()
+
+
+def letters(plan: Plan) -> dict[str, str]:
+    """A short sign for each label of a round: A, B, ... for the arms, A' for the control's second entry."""
+    signs = {arm.name: _letter(index) for index, arm in enumerate(plan.arms)}
+    return signs | {AA_LABEL: signs[plan.control] + "'"}
+
+
+def _letter(index: int) -> str:
+    """A .. Z, AA, AB, ... as spreadsheets count."""
+    alphabet = string.ascii_uppercase
+    text = ""
+    index += 1
+    while index:
+        index, digit = divmod(index - 1, len(alphabet))
+        text = alphabet[digit] + text
+    return text
+
+
+def _arms_table(plan: Plan, names: dict[str, str]) -> RenderableType:
+    made = table("", "arm", "engine", "draft", "role")
+    for arm in plan.arms[:ARMS_SHOWN]:
+        role = "control" if arm.name == plan.control else ""
+        draft = "" if arm.draft is None else str(arm.draft["name"])
+        made.add_row(names[arm.name], Text(arm.name), str(arm.engine["name"]), draft, role)
+    if len(plan.arms) > ARMS_SHOWN:
+        made.add_row("", f"... and {len(plan.arms) - ARMS_SHOWN} more", "", "", "")
+    return made
+
+
+def _facts(plan: Plan, schedule: Sequence[ScheduledTrial], names: dict[str, str]) -> Iterator[tuple[str, str]]:
+    design = plan.design
+    what = "one prompt" if design.interleave_by == "prompt" else "the whole prompt set"
+    twice = ", the control twice" if design.aa else ""
+    yield "rounds", f"{design.rounds}, each {what}: every arm once in a random order{twice}"
+    yield "prompts", _prompts(plan)
+    yield "trials", _trials(schedule)
+    yield "order", _order(schedule, names)
+    yield "level", _level(plan)
+    yield "compares", f"{design.metric} on temperature {_temperatures(plan)}; evidence: {design.evidence}"
+    yield "models", "all loaded at once" if design.residency == "resident" else "one at a time, loaded for each trial"
+    for note in plan.notes:
+        yield "note", note
+    yield "plan", f"{plan.sha256[:16]} (seed {design.seed})"
+
+
+def _prompts(plan: Plan) -> str:
+    rounds = rounds_by_class(plan)
+    counts = Counter(prompt.prompt_class for prompt in plan.prompts)
+    each = ", ".join(f"{name} {count} in {rounds[name]} rounds" for name, count in counts.items())
+    return f"{len(plan.prompts)}: {each}"
+
+
+def _trials(schedule: Sequence[ScheduledTrial]) -> str:
+    kinds = Counter(trial.kind for trial in schedule)
+    return (
+        f"{len(schedule)}: {kinds['measured']} measured, {kinds['bracket']} control runs at the ends,"
+        f" {kinds['warmup']} warm-ups (stored, left out)"
+    )
+
+
+def _order(schedule: Sequence[ScheduledTrial], names: dict[str, str]) -> str:
+    rounds: dict[int, list[str]] = {}
+    for trial in schedule:
+        if trial.round is not None and trial.round < ROUNDS_SHOWN:
+            rounds.setdefault(trial.round, []).append(names[trial.label])
+    shown = [" ".join(order[:ARMS_SHOWN]) + (" ..." if len(order) > ARMS_SHOWN else "") for order in rounds.values()]
+    return " | ".join(shown) + " | ..."
+
+
+def _level(plan: Plan) -> str:
+    best = 2.0 ** (1 - plan.design.rounds)
+    best_text = f"p = {best:.2g}" if best >= 1e-4 else "p < 0.0001"
+    return (
+        f"{plan.design.rounds} rounds can reach {best_text}; {plan.design.alpha:g} needs"
+        f" {minimum_rounds(plan.design.alpha)}"
+    )
+
+
+def _temperatures(plan: Plan) -> str:
+    return ", ".join(sorted({f"{arm.sampling['temperature']:g}" for arm in plan.arms}))

@@ -1,0 +1,126 @@
+"""The terminal: progress, plans and verdicts in 80 columns. Words first, numbers second; colour is never the only sign.
+
+Only formatting happens here; units are in the values' names everywhere else.
+"""
+
+import sys
+import time
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.progress import Remainder, Unit
+from orchestrator.recorder import Outcome, Verdict
+from orchestrator.schedule import ScheduledTrial
+
+WIDTH = 80  # what a table must fit when nobody says how wide the terminal is
+
+
+def console() -> Console:
+    """Standard output, with colours when it is a terminal and NO_COLOR is not set."""
+    return Console(highlight=False, soft_wrap=False)
+
+
+def write(text: str) -> None:
+    """Text as it is, for machines: no wrapping, no markup."""
+    sys.stdout.write(text)
+
+
+def duration(seconds: float) -> str:
+    """As people say it: 45 s, 4 min, 2 h 10 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def table(*columns: str, right: Iterable[str] = ()) -> Table:
+    """A plain table: a rule under the head, no frame."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+class ProgressObserver:
+    """Says what the run does: one live bar on a terminal, one line a round elsewhere."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._started_s = time.monotonic()  # of the first trial, once there is one
+        self._done = self._total = 0
+        self._bar = Progress(
+            TextColumn("{task.description}", justify="left"),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", style="dim"),
+            console=out,
+            disable=not out.is_terminal,
+        )
+        self._task: TaskID = self._bar.add_task("loading", total=None, note="")
+
+    def __enter__(self) -> "ProgressObserver":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def preflight(self, arm: str, problem: str | None) -> None:
+        mark, words = ("✓", "ready") if problem is None else ("✗", problem)
+        self._out.print(Text(f"preflight  {mark} {arm}: {words}"))
+
+    def started(self, left: Remainder) -> None:
+        self._started_s = time.monotonic()
+        self._total = sum(len(unit.trials) for unit in left.units)
+        self._bar.update(self._task, total=self._total)
+
+    def unit_started(self, unit: Unit) -> None:
+        what = "control run" if unit.round is None else f"round {unit.round + 1}"
+        again = f" (attempt {unit.attempt + 1})" if unit.attempt else ""
+        self._bar.update(self._task, description=what + again)
+        if not self._out.is_terminal:
+            self._out.print(Text(f"{what}{again}: {len(unit.trials)} trials, {self._eta()}"))
+
+    def trial_started(self, trial: ScheduledTrial) -> None:
+        self._bar.update(self._task, note=f"{trial.label}  {self._eta()}")
+
+    def waiting(self, text: str) -> None:
+        self._bar.update(self._task, note=text)
+
+    def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None:
+        self._done += 1
+        self._bar.advance(self._task)
+        if verdict.fault is not None:
+            self._out.print(Text(f"invalid  {trial.label}: {verdict.fault.kind}: {verdict.fault.message}"))
+        if verdict.excluded_reason is not None:
+            self._out.print(Text(f"excluded {trial.label}: {verdict.excluded_reason}"))
+
+    def arm_dropped(self, arm: str, reason: str) -> None:
+        self._out.print(Text(f"parked   {arm}: {reason}"))
+
+    def _eta(self) -> str:
+        if self._done == 0:
+            return "time left not known yet"
+        left_s = (time.monotonic() - self._started_s) / self._done * (self._total - self._done)
+        return f"about {duration(left_s)} left"
+
+
+class SilentObserver:
+    """Says nothing."""
+
+    def __enter__(self) -> "SilentObserver":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def preflight(self, arm: str, problem: str | None) -> None: ...
+    def started(self, left: Remainder) -> None: ...
+    def unit_started(self, unit: Unit) -> None: ...
+    def trial_started(self, trial: ScheduledTrial) -> None: ...
+    def waiting(self, text: str) -> None: ...
+    def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None: ...
+    def arm_dropped(self, arm: str, reason: str) -> None: ...

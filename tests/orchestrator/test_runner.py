@@ -1,0 +1,183 @@
+"""Whole runs on the simulated engine: real processes, a real database, no model and no waiting."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine as Database
+from sqlalchemy import select
+
+from db import models
+from db.session import open_database, reading
+from orchestrator.commands import run_recorded
+from orchestrator.errors import IncompleteError, InputError
+from orchestrator.plan import Plan
+from orchestrator.preparation import find_weights
+from orchestrator.recorder import Recorder, create_run
+from orchestrator.terminal import SilentObserver
+from workers.host import read_host
+
+from .plans import DEADLINES, arm, plan, prompt
+
+
+class Witness(SilentObserver):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.problems: dict[str, str | None] = {}
+        self.dropped: dict[str, str] = {}
+
+    def preflight(self, arm: str, problem: str | None) -> None:
+        self.problems[arm] = problem
+
+    def arm_dropped(self, arm: str, reason: str) -> None:
+        self.dropped[arm] = reason
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return open_database(f"sqlite:///{tmp_path / 'test.db'}")
+
+
+def recorder_of(database: Database, planned: Plan, tmp_path: Path) -> Recorder:
+    return create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
+
+
+def run(database: Database, planned: Plan, tmp_path: Path, witness: Witness | None = None) -> Recorder:
+    recorder = recorder_of(database, planned, tmp_path)
+    run_recorded(recorder, observer=witness or Witness())
+    return recorder
+
+
+def rows(database: Database, run_id: str, **where: object) -> list[models.Trial]:
+    query = select(models.Trial).filter_by(run_id=run_id, **where).order_by(models.Trial.sequence)
+    with reading(database) as session:
+        return list(session.scalars(query))
+
+
+def test_every_trial_of_the_plan_is_stored_once(database: Database, tmp_path: Path) -> None:
+    planned = plan(arm("a"), arm("b", effect=1.2), prompts=(prompt(0), prompt(1, prompt_class="prose")))
+    recorder = run(database, planned, tmp_path)
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert len(measured) == 6 * 3
+    assert {trial.status for trial in measured} == {"done"}
+    assert sum(trial.is_aa for trial in measured) == 6
+    assert len(rows(database, recorder.run_id, kind="bracket")) == 2
+    assert len(rows(database, recorder.run_id, kind="warmup")) == 2
+    assert len({trial.sequence for trial in measured}) == len(measured)
+
+
+def test_everything_a_trial_must_carry_is_there(database: Database, tmp_path: Path) -> None:
+    recorder = run(database, plan(arm("a"), arm("b")), tmp_path)
+    with reading(database) as session:
+        run_row = session.get_one(models.Run, recorder.run_id)
+        trial = session.scalars(select(models.Trial).filter_by(kind="measured")).first()
+        assert trial is not None
+        environment = session.get_one(models.Environment, trial.environment_id)
+        arm_row = session.get_one(models.Arm, trial.arm_id)
+        assert run_row.simulated
+        assert run_row.plan_sha256 == recorder.plan.sha256
+        assert environment.python
+        assert environment.interlace_version
+        assert environment.packages["mlx"]
+        assert arm_row.fingerprint
+        assert arm_row.config["engine"]["name"] == "simulated"
+        assert trial.thermal_before is not None or trial.thermal_reason
+        assert trial.power_source is not None or trial.power_reason
+
+
+def test_generations_hold_raw_stamps_text_and_evidence(database: Database, tmp_path: Path) -> None:
+    recorder = run(database, plan(arm("a"), arm("b", acceptance=0.7), prompts=(prompt(turns=2),)), tmp_path)
+    trial = rows(database, recorder.run_id, kind="measured")[0]
+    with reading(database) as session:
+        generations = list(session.scalars(select(models.Generation).filter_by(trial_id=trial.id)))
+        assert [row.turn for row in generations] == [0, 1]
+        for row in generations:
+            assert len(row.stamps_us) == len(row.token_ids) == row.completion_tokens == 16
+            assert row.text
+            assert row.total_s == pytest.approx(row.stamps_us[-1] / 1e6)
+            assert session.scalars(select(models.Evidence).filter_by(generation_id=row.id)).all()
+
+
+def test_a_silent_fallback_never_starts_a_night(database: Database, tmp_path: Path) -> None:
+    planned = plan(arm("a"), arm("fast", acceptance=0.7, fallback=True))
+    with pytest.raises(InputError, match="arm fast failed its preflight: not_engaged"):
+        run(database, planned, tmp_path)
+    assert rows(database, recorder_run_id(database), kind="measured") == []
+
+
+def recorder_run_id(database: Database) -> str:
+    with reading(database) as session:
+        return session.scalars(select(models.Run.id)).one()
+
+
+def test_or_the_arm_is_left_out_by_choice(database: Database, tmp_path: Path) -> None:
+    witness = Witness()
+    planned = plan(arm("a"), arm("b"), arm("fast", acceptance=0.7, fallback=True), on_preflight_failure="drop")
+    recorder = run(database, planned, tmp_path, witness)
+    assert "fast" in witness.dropped
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert len(measured) == 6 * 3
+    with reading(database) as session:
+        dropped = session.scalars(select(models.Arm).filter_by(name="fast")).one()
+        assert dropped.state == "dropped"
+        assert dropped.state_reason is not None
+        assert "not_engaged" in dropped.state_reason
+
+
+def test_without_engagement_a_trial_is_invalid_and_says_why(database: Database, tmp_path: Path) -> None:
+    """With the policy `record` the fallback runs, and stays visible on each generation."""
+    planned = plan(arm("a"), arm("fast", acceptance=0.7, fallback=True), evidence="record")
+    recorder = run(database, planned, tmp_path)
+    with reading(database) as session:
+        engaged = session.scalars(
+            select(models.Generation.engaged)
+            .join(models.Trial)
+            .where(models.Trial.arm_id == recorder.arm_ids["fast"], models.Trial.kind == "measured")
+        ).all()
+    assert set(engaged) == {False}
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [("crash", "crashed"), ("error", "generation_failed"), ("hang_between", "hung_inter_token")],
+)
+def test_a_fault_ends_one_trial_and_never_the_night(database: Database, tmp_path: Path, fault: str, kind: str) -> None:
+    # The fault comes at the fourth generation of each process: preflight, warm-up and one trial before it.
+    planned = plan(arm("a"), arm("bad", fault=fault, fault_at=3), deadlines=replace(DEADLINES, inter_token_s=1.0))
+    recorder = run(database, planned, tmp_path)
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert len(measured) == 6 * 3
+    invalid = [trial for trial in measured if trial.status == "invalid"]
+    assert invalid
+    assert {trial.error_kind for trial in invalid} == {kind}
+    assert {trial.arm_id for trial in invalid} == {recorder.arm_ids["bad"]}
+    with reading(database) as session:
+        assert session.get_one(models.Arm, recorder.arm_ids["bad"]).state == "active"
+
+
+def test_three_faults_in_a_row_park_the_arm(database: Database, tmp_path: Path) -> None:
+    witness = Witness()
+    prompts = (prompt(0), prompt(1), prompt(2))
+    bad = arm("bad", fault="crash", fault_at=2)  # survives the preflight, and no trial of three prompts
+    planned = plan(arm("a"), bad, prompts=prompts, interleave_by="workload", warmups=0)
+    recorder = run(database, planned, tmp_path, witness)
+    assert "3 faults in a row" in witness.dropped["bad"]
+    assert len(rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["bad"])) == 3
+    assert len(rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["a"])) == 12
+
+
+def test_a_control_that_cannot_run_ends_the_run(database: Database, tmp_path: Path) -> None:
+    prompts = (prompt(0), prompt(1), prompt(2))
+    bad = arm("a", fault="crash", fault_at=2)
+    planned = plan(bad, arm("b"), prompts=prompts, interleave_by="workload", warmups=0)
+    with pytest.raises(IncompleteError, match="the control a takes no further part"):
+        run(database, planned, tmp_path)
+
+
+def test_swapped_arms_are_loaded_and_warmed_up_for_each_trial(database: Database, tmp_path: Path) -> None:
+    planned = plan(arm("a"), arm("b"), residency="swap", rounds=6, bracket=False)
+    recorder = run(database, planned, tmp_path)
+    assert len(rows(database, recorder.run_id, kind="measured")) == 18
+    # At least one load a change of arm, each with its warm-up.
+    assert len(rows(database, recorder.run_id, kind="warmup")) >= 2 + 6
