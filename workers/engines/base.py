@@ -72,7 +72,7 @@ class TurnResult:
     prompt_tokens: int  # the whole prompt's, cached ones included
     cached_tokens: int | None  # of these, taken from the prefix cache; None: cannot tell
     prompt_sha256: str  # `sha256_of_ids` of the whole prompt
-    evidence: Sequence[Evidence]  # one a mechanism, at least one
+    evidence: Sequence[Evidence]  # one a mechanism; the way of decoding first, always
     # How many tokens each tick of `stream` brought; None: one each.
     tokens_per_stamp: Sequence[int] | None = None
     # For each verify step (drafted, accepted, committed): proposed tokens, proposed tokens that were committed, tokens
