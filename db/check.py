@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import StaticPool
 
-from db.engine import connect_readonly, set_up
+from db.engine import connect_readonly, set_up_for_migration
 from db.errors import storage_errors
 from db.migrate import SCRIPTS, VERSION_TABLE, State, Version, broken_reference, current, run_revisions
 from db.models import Base
@@ -107,7 +107,7 @@ def _difference(found: Ddl, wanted: Ddl, expected: str) -> str:
 @contextmanager
 def _scratch() -> Iterator[Connection]:
     engine = create_engine("sqlite://", poolclass=StaticPool)
-    set_up(engine, foreign_keys="OFF")
+    set_up_for_migration(engine)
     try:
         with engine.begin() as connection:
             yield connection

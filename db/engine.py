@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from db.location import check_disk, check_file, database_path, make_folder
 
@@ -34,21 +34,24 @@ def open_engine(url: str) -> Engine:
         LocationError: no place for a database, or a file that is none.
         NetworkDiskError: it lies on a network file system.
     """
-    return _prepared_engine(url, foreign_keys="ON")
+    engine = _engine(url)
+    _set_up(engine, "foreign_keys=ON")
+    return engine
 
 
 def open_migration_engine(url: str) -> Engine:
-    """Like `open_engine`, with foreign keys off and table renames that leave views alone.
+    """Like `open_engine`, for changing the tables themselves: see `set_up_for_migration`."""
+    engine = _engine(url)
+    set_up_for_migration(engine)
+    return engine
+
+
+def set_up_for_migration(engine: Engine) -> None:
+    """Foreign keys off, and renames that leave views alone.
 
     With foreign keys on, recreating a parent table deletes its children and reports success.
     """
-    engine = _prepared_engine(url, foreign_keys="OFF")
-
-    @event.listens_for(engine, "connect")
-    def allow_recreation(connection: sqlite3.Connection, _record: object) -> None:
-        connection.execute("PRAGMA legacy_alter_table=ON")
-
-    return engine
+    _set_up(engine, "foreign_keys=OFF", "legacy_alter_table=ON")
 
 
 def connect_readonly(path: Path) -> sqlite3.Connection:
@@ -64,14 +67,24 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def set_up(engine: Engine, *, foreign_keys: str) -> None:
-    """Install the hooks that every connection of an engine needs."""
+def _engine(url: str) -> Engine:
+    path = database_path(url)
+    check_file(path)
+    check_disk(path)
+    make_folder(path)
+    return create_engine(
+        URL.create("sqlite", database=str(path)),
+        json_serializer=compact_json,
+        connect_args={"timeout": BUSY_TIMEOUT_S},
+    )
 
+
+def _set_up(engine: Engine, *pragmas: str) -> None:
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None
-        connection.execute(f"PRAGMA foreign_keys={foreign_keys}")
-        connection.execute("PRAGMA synchronous=NORMAL")
+        for pragma in (*pragmas, "synchronous=NORMAL"):
+            connection.execute(f"PRAGMA {pragma}")
         if connection.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
             connection.execute("PRAGMA journal_mode=WAL")
 
@@ -82,13 +95,3 @@ def set_up(engine: Engine, *, foreign_keys: str) -> None:
         if mode == "IMMEDIATE":
             # References are checked at the commit, so that rows may be written in any order.
             connection.exec_driver_sql("PRAGMA defer_foreign_keys=ON")
-
-
-def _prepared_engine(url: str, *, foreign_keys: str) -> Engine:
-    path = database_path(url)
-    check_file(path)
-    check_disk(path)
-    make_folder(path)
-    engine = create_engine(f"sqlite:///{path}", json_serializer=compact_json, connect_args={"timeout": BUSY_TIMEOUT_S})
-    set_up(engine, foreign_keys=foreign_keys)
-    return engine
