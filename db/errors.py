@@ -10,7 +10,7 @@
         ├── NetworkDiskError    SQLite's write-ahead log is not safe there
         └── StorageError        locked for too long, disk full, not writable, damaged while in use
 
-A message says what, where and the remedy, in one line.
+A message says what, where and the remedy, in one line. `exit_code` is what a command ends with.
 """
 
 import sqlite3
@@ -27,6 +27,8 @@ class DatabaseError(Exception):
 class RequestError(DatabaseError):
     """What the user gave is wrong; nothing was changed."""
 
+    exit_code = 2
+
 
 class LocationError(RequestError):
     """A URL or path that is no place for a database, or a file that is none."""
@@ -42,6 +44,8 @@ class RunNotFoundError(RequestError):
 
 class UnusableError(DatabaseError):
     """The database, or its disk, cannot be used as it is now."""
+
+    exit_code = 4
 
 
 class SchemaError(UnusableError):
