@@ -33,7 +33,12 @@ def one_of(*words: Any) -> Rule:
 
 
 _KV_BITS = one_of(2, 3, 4, 5, 6, 8)
+# What workers.drift and workers.engines.simulated know; conf imports neither, so a test holds them equal.
 _DRIFTS = ("none", "linear", "saturating", "step", "random_walk", "bursts", "duty_cycle")
+_FAULTS = (
+    "crash", "segfault", "exit0", "garbage", "flood", "oom", "load_error", "hang_load", "hang_first", "hang_between",
+    "endless", "slow_stop", "error", "zero_tokens",
+)  # fmt: skip
 
 RULES: dict[type[Any], dict[str, Rule]] = {
     schema.CheckpointConfig: {
@@ -63,6 +68,8 @@ RULES: dict[type[Any], dict[str, Rule]] = {
         "drift_size": above(-1),
         "block_size": at_least(1),
         "acceptance": share,
+        "stop_after": at_least(1),
+        "fault": one_of(*_FAULTS),
         "fault_at": at_least(0),
     },
     schema.WorkloadConfig: {

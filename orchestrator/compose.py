@@ -262,7 +262,8 @@ def _reaching_its_level(plan: Plan) -> Plan:
     short = [f"class {name} gets {count} rounds" for name, count in counts.items() if count < least]
     if not short or len(counts) == 1:
         return plan
-    note = f"{', '.join(short)}, and a verdict needs {least}: underpowered; the row over all prompts is not"
+    rows = "its row" if len(short) == 1 else "their rows"
+    note = f"{', '.join(short)}: {rows} will say underpowered, for a verdict needs {least}"
     return replace(plan, notes=(*plan.notes, note))
 
 

@@ -49,7 +49,7 @@ def choose_control(arms: Sequence[Arm], wanted: str | None) -> str:
 
 def _tokens(arms: Sequence[Arm]) -> Iterator[list[str]]:
     checkpoints = _differing(arms, lambda arm: arm.checkpoint, lambda arm: arm.checkpoint["name"])
-    engines = _differing(arms, lambda arm: arm.engine, lambda arm: arm.engine["name"])
+    engines = _differing(arms, _engine, lambda arm: arm.engine["name"])
     samplings = _differing(arms, lambda arm: arm.sampling, lambda arm: arm.sampling["name"])
     drafts = _differing(arms, _draft, lambda arm: (arm.engine["name"], arm.checkpoint["name"]))
     many = {part: len({_value(arm, part)["name"] for arm in arms}) > 1 for part in ("checkpoint", "engine", "sampling")}
@@ -60,7 +60,7 @@ def _tokens(arms: Sequence[Arm]) -> Iterator[list[str]]:
         tokens += _settings(arm.checkpoint, checkpoints[arm.checkpoint["name"]])
         if many["engine"] and not (many["checkpoint"] and engine == plain):
             tokens.append(engine)
-        tokens += _settings(arm.engine, engines[engine])
+        tokens += _settings(_engine(arm), engines[engine])
         tokens += _settings(_draft(arm), drafts[engine, arm.checkpoint["name"]])
         if many["sampling"]:
             tokens.append(arm.sampling["name"])
@@ -73,12 +73,17 @@ def _value(arm: Arm, part: str) -> dict[str, Any]:
     return value
 
 
+def _engine(arm: Arm) -> dict[str, Any]:
+    """The engine's settings but for the draft, which is told apart: it may follow from the checkpoint."""
+    return {key: value for key, value in arm.engine.items() if key != "draft"}
+
+
 def _draft(arm: Arm) -> dict[str, Any]:
     return {"draft": arm.draft["name"] if arm.draft else None}
 
 
 def _differing(arms: Iterable[Arm], values: Callable[[Arm], Values], kin: Callable[[Arm], Any]) -> dict[Any, list[str]]:
-    """Which keys differ among arms of the same kin, in the schema's order; the draft's name is told apart."""
+    """Which keys differ among arms of the same kin, in the schema's order."""
     seen: dict[Any, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for arm in arms:
         leaves = _leaves(values(arm))

@@ -21,7 +21,7 @@ class Order:
 def choose_order(interleave_by: str, residency: str, arms: Sequence[Arm], prompts: Sequence[Prompt]) -> Order:
     """Resolve `auto`: arms stay loaded where they fit together; a round is one prompt where they stay loaded."""
     memory = plan_of(arms, prompts)
-    reason = explain(memory)
+    reason = explain(memory, arms)
     if residency == "auto":
         residency = "swap" if memory.resident_fits is False else "resident"
     if interleave_by == "auto":
@@ -57,13 +57,15 @@ def plan_of(arms: Sequence[Arm], prompts: Sequence[Prompt]) -> MemoryPlan:
     return plan_memory(memories, budget_bytes=working_set_bytes(_memory_bytes()) if real else None)
 
 
-def explain(memory: MemoryPlan) -> str:
+def explain(memory: MemoryPlan, arms: Sequence[Arm]) -> str:
     """The reason for a choice, in words."""
     if not memory.arms:
         return "simulated arms hold no model"
-    unknown = [arm.name for arm in memory.arms if arm.total_bytes is None]
     if memory.total_bytes is None or memory.budget_bytes is None:
-        return f"sizes unknown until the models are on this machine ({', '.join(unknown[:3])})"
+        vague = {each.name for each in memory.arms if each.total_bytes is None}
+        models = [arm.checkpoint["name"] for arm in arms if arm.name in vague]
+        models += [arm.draft["name"] for arm in arms if arm.name in vague and arm.draft is not None]
+        return f"memory unknown before loading ({', '.join(dict.fromkeys(models))})"
     fits = "fit" if memory.resident_fits else "do not fit"
     return f"all arms together ({memory.total_bytes / 1e9:.1f} GB) {fits} the {memory.budget_bytes / 1e9:.1f} GB budget"
 

@@ -14,14 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.document import two_turn_messages
+from orchestrator.document import CHARACTERS_PER_TOKEN, two_turn_messages
 from orchestrator.errors import InputError
 from orchestrator.plan import Prompt
 
 _KEYS = ("id", "class", "max_tokens", "messages", "turns")
 _ROLES = ("system", "user", "assistant")
-
-CHARACTERS_PER_TOKEN = 3.5
 
 Turn = tuple[dict[str, str], ...]
 
@@ -145,6 +143,6 @@ def _two_turns(workload: Mapping[str, Any]) -> Prompt:
 
 
 def context_tokens(prompt: Prompt) -> int:
-    """About how many tokens a conversation takes to its end: English and code hold some 3.5 characters a token."""
+    """About how many tokens a conversation takes to its end."""
     characters = sum(len(message["content"]) for turn in prompt.turns for message in turn)
     return round(characters / CHARACTERS_PER_TOKEN) + len(prompt.turns) * prompt.max_tokens
