@@ -52,6 +52,7 @@ class Effect:
     p_value: float  # of "ratio = 1"; at most alpha exactly when 1 is outside the interval
     rounds: int  # complete ones, all that was used
     wins: int  # rounds in which the treatment's value was the larger
+    losses: int  # rounds in which it was the smaller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,7 @@ def effect_of(series: Series, *, alpha: float, seed: int) -> Effect:
         p_value=p_value,
         rounds=series.rounds,
         wins=int((series.contrasts > 0).sum()),
+        losses=int((series.contrasts < 0).sum()),
     )
 
 
@@ -222,7 +224,7 @@ def round_scores(series: Series, effects: Floats) -> Floats:
     """What each round contributes to U for each candidate effect, shape (R, len(effects)); see the module's text."""
     shifted = series.y[:, None] - effects[None, :] * series.coding[:, None]
     residual = _fit_residuals(series, np.diff(shifted, axis=0))
-    score = np.clip(residual / _scale(residual), -HUBER_TEST, HUBER_TEST)
+    score = np.clip(residual / _scale(residual, series.levels.shape[1]), -HUBER_TEST, HUBER_TEST)
     edge = np.zeros((1, len(effects)))
     of_slot = np.concatenate([edge, score]) - np.concatenate([score, edge])
     signed = of_slot[series.slots] * series.coding[series.slots][:, None]
@@ -246,16 +248,19 @@ def _fit_residuals(series: Series, differences: Floats) -> Floats:
     residual: Floats = differences - series.levels @ (series.solver @ differences)
     for step in range(FIT_STEPS):
         if step % 3 == 0:
-            bound = HUBER_FIT * _scale(residual)
+            bound = HUBER_FIT * _scale(residual, series.levels.shape[1])
         residual = residual - series.levels @ (series.solver @ np.clip(residual, -bound, bound))
     return residual
 
 
-def _scale(residual: Floats) -> Floats:
-    """Of each column; the mean of |e| where more than half of a column is 0."""
+def _scale(residual: Floats, fitted: int) -> Floats:
+    """Of each column: the median of |e|, the `fitted` smallest left out, because a fit can make so many of them vanish
+    (Maronna, Martin and Yohai 2006, section 4.4.2). The mean where even that is 0."""
     sizes = np.abs(residual)
-    middle = np.median(sizes, axis=0) / NORMAL_MAD
-    scale: Floats = np.where(middle > SMALL, middle, np.maximum(sizes.mean(axis=0), SMALL))
+    fitted = min(fitted, len(sizes) - 1)
+    middle = fitted + (len(sizes) - fitted) // 2
+    median = np.partition(sizes, middle, axis=0)[middle] / NORMAL_MAD
+    scale: Floats = np.where(median > SMALL, median, np.maximum(sizes.mean(axis=0), SMALL))
     return scale
 
 
