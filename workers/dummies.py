@@ -79,7 +79,7 @@ class Shape:
 SHAPES: Mapping[str, Shape] = MappingProxyType(
     {
         "tiny": Shape(
-            layers=2, hidden_size=64, intermediate_size=128, heads=4, kv_heads=2, head_dim=16, vocab_size=320
+            layers=2, hidden_size=64, intermediate_size=128, heads=4, kv_heads=2, head_dim=32, vocab_size=320
         ),
         "smollm2-135m": Shape(
             layers=30,

@@ -118,7 +118,7 @@ def _write(source: Path, folder: Path, recipe: Recipe) -> None:
     _require_supported(source, metadata)
     _require_complete(source, arrays, metadata)
     config = _config(arrays, metadata, dtype=recipe.dtype)
-    weights = _weights(source, arrays, config, dtype=getattr(mx, recipe.dtype))
+    weights = rename_weights(source, arrays, config, dtype=getattr(mx, recipe.dtype))
     model = empty_llama(config)
     try:
         model.load_weights(list(weights.items()))  # strict: every weight known, none missing
@@ -219,7 +219,7 @@ def _config(arrays: Mapping[str, Any], metadata: Mapping[str, Any], *, dtype: st
     }
 
 
-def _weights(source: Path, arrays: Mapping[str, Any], config: Mapping[str, Any], *, dtype: Any) -> dict[str, Any]:
+def rename_weights(source: Path, arrays: Mapping[str, Any], config: Mapping[str, Any], *, dtype: Any) -> dict[str, Any]:
     """The arrays under mlx-lm's names, unpacked, in mlx-lm's row order."""
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     weights = {}
