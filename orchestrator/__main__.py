@@ -1,0 +1,6 @@
+"""`python -m orchestrator` is the command `interlace`."""
+
+from orchestrator.cli import main
+
+if __name__ == "__main__":
+    main()

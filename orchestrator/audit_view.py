@@ -1,0 +1,220 @@
+"""An audit on the terminal, as JSON and as Markdown: the verdict in words first, then the numbers behind it."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from orchestrator.plan import Plan
+from orchestrator.terminal import console, table
+
+if TYPE_CHECKING:
+    from orchestrator.audit import AuditResult, Comparison
+    from orchestrator.observations import ArmSummary
+
+MISSING = "-"
+VERDICT_STYLES = {
+    "supported": "bold green",
+    "no_difference": "cyan",
+    "could_be_drift": "yellow",
+    "not_engaged": "bold red",
+    "confounded": "magenta",
+    "underpowered": "dim",
+}
+METRIC_WORDS = {
+    "end_to_end_tps": "end-to-end rate (tokens/s)",
+    "decode_tps": "decode rate (tokens/s)",
+    "prefill_tps": "prefill rate (tokens/s)",
+    "ttft_s": "time to first token (s)",
+}
+
+
+def show_audit(result: "AuditResult", *, plan: Plan, run_id: str, style: str) -> None:
+    """Print an audit as `table`, `json` or `markdown`."""
+    if style == "json":
+        sys.stdout.write(json.dumps({"run_id": run_id} | asdict(result), indent=1, allow_nan=False) + "\n")
+    elif style == "markdown":
+        sys.stdout.write(markdown(result, plan=plan, run_id=run_id))
+    else:
+        print_audit(result, plan=plan, run_id=run_id, out=console())
+
+
+# ---- terminal ----
+
+
+def print_audit(result: "AuditResult", *, plan: Plan, run_id: str, out: Console) -> None:
+    """The whole audit in 80 columns."""
+    out.print()
+    out.print(Text(f"{plan.experiment}, run {run_id}", style="bold"))
+    if plan_is_simulated(plan):
+        out.print(Text("SIMULATED: a fake clock, nothing was measured", style="bold red"))
+    out.print()
+    for comparison in overall(result):
+        out.print(headline(comparison))
+    out.print()
+    _print_comparisons(result, out)
+    _print_arms(result.arms, out)
+    for line in footnotes(result):
+        out.print(Text(line))
+
+
+def plan_is_simulated(plan: Plan) -> bool:
+    from orchestrator.residency import is_simulated
+
+    return any(is_simulated(arm) for arm in plan.arms)
+
+
+def overall(result: "AuditResult") -> list["Comparison"]:
+    """The comparisons over all prompts and turns."""
+    return [one for one in result.comparisons if one.prompt_class is None and one.turn is None]
+
+
+def headline(one: "Comparison") -> Text:
+    """A verdict as a sentence."""
+    text = Text()
+    text.append(f"{verdict_words(one.verdict)}: ", style=VERDICT_STYLES[one.verdict])
+    text.append(sentence(one))
+    return text
+
+
+def sentence(one: "Comparison") -> str:
+    """What the verdict says of the two arms."""
+    pair = f"{one.treatment} against {one.control}"
+    if one.verdict == "supported" and one.ratio is not None:
+        return f"{one.treatment} is {percent(one)} {one.direction} than {one.control}"
+    if one.verdict == "no_difference":
+        return f"{pair} make no difference that matters"
+    if one.verdict == "could_be_drift":
+        return f"{pair}: what was seen may be the machine, not the setting"
+    return f"{pair}: {'; '.join(reason.text for reason in one.reasons[:2])}"
+
+
+def percent(one: "Comparison") -> str:
+    """The size of an effect as a speed difference in percent, of the treatment relative to the control."""
+    if one.ratio is None:
+        return MISSING
+    speed = 1 / one.ratio if one.metric == "ttft_s" else one.ratio
+    return f"{abs(speed - 1):.1%}" if speed < 2 else f"{speed:.2f}x as fast, that is {speed - 1:.0%}"
+
+
+def verdict_words(verdict: str) -> str:
+    return verdict.replace("_", " ")
+
+
+def _print_comparisons(result: "AuditResult", out: Console) -> None:
+    made = table("treatment", "prompts", "ratio", "95 % interval", "p", "won", "verdict", right=("ratio", "p", "won"))
+    made.columns[3].header = f"{1 - result.alpha:.0%} interval"
+    shown = None
+    for one in result.comparisons:
+        name = Text(one.treatment if one.treatment != shown else "")
+        shown = one.treatment
+        verdict = Text(verdict_words(one.verdict), style=VERDICT_STYLES[one.verdict])
+        made.add_row(name, Text(scope(one)), number(one.ratio), interval(one), p_text(one.p_value), wins(one), verdict)
+    out.print(Text(f"{METRIC_WORDS[result.metric]}, treatment over control {result.control}"))
+    out.print(made)
+    out.print()
+
+
+def _print_arms(arms: Sequence["ArmSummary"], out: Console) -> None:
+    made = table("arm", "trials", "first token", "decode", "end to end", "accept length", "accepted")
+    for column in made.columns[1:]:
+        column.justify = "right"
+    for arm in arms:
+        if arm.prompt_class is None:
+            made.add_row(
+                Text(arm.label),
+                str(arm.trials),
+                number(arm.ttft_s, unit=" s"),
+                number(arm.decode_tps, unit="/s"),
+                number(arm.end_to_end_tps, unit="/s"),
+                number(arm.accept_length, digits=2),
+                MISSING if arm.acceptance_rate is None else f"{arm.acceptance_rate:.0%}",
+            )
+    out.print(Text("each arm's median over all prompts (rates in tokens a second)"))
+    out.print(made)
+    out.print()
+
+
+# ---- words and numbers ----
+
+
+def scope(one: "Comparison") -> str:
+    """Which prompts a comparison is about."""
+    parts = [] if one.prompt_class is None else [one.prompt_class]
+    if one.turn is not None:
+        parts.append(f"turn {one.turn + 1}")
+    return ", ".join(parts) or "over all"
+
+
+def number(value: float | None, *, digits: int = 3, unit: str = "") -> str:
+    return MISSING if value is None else f"{value:.{digits}f}{unit}"
+
+
+def interval(one: "Comparison") -> str:
+    if one.ci_low is None and one.ci_high is None:
+        return MISSING
+    return f"{number(one.ci_low)} to {number(one.ci_high)}"
+
+
+def p_text(p_value: float | None) -> str:
+    if p_value is None:
+        return MISSING
+    return f"{p_value:.3f}" if p_value >= 0.0005 else "<0.001"
+
+
+def wins(one: "Comparison") -> str:
+    return MISSING if one.wins is None else f"{one.wins}/{one.rounds}"
+
+
+def footnotes(result: "AuditResult") -> Iterable[str]:
+    """The run's drift, the A/A floor, and each reason once."""
+    if result.drift is None:
+        yield f"drift of the run: unknown ({result.drift_reason})"
+    else:
+        yield f"drift of the run: {result.drift:+.1%} from the first control run to the last"
+    for floor in result.floors:
+        if floor.prompt_class is None and floor.turn is None:
+            low, high = floor.effect.ci_low, floor.effect.ci_high
+            yield f"A/A floor: the control against itself {floor.effect.ratio:.3f} ({low:.3f} to {high:.3f})"
+    seen: set[str] = set()
+    for one in overall(result):
+        for reason in one.reasons:
+            line = f"{one.treatment}: {reason.text}"
+            if line not in seen:
+                seen.add(line)
+                yield line
+
+
+# ---- markdown ----
+
+
+def markdown(result: "AuditResult", *, plan: Plan, run_id: str) -> str:
+    """For pasting into an issue: the sentences, one table, the footnotes."""
+    lines = [f"**{plan.experiment}**, run `{run_id}`", ""]
+    if plan_is_simulated(plan):
+        lines += ["**Simulated: a fake clock, nothing was measured.**", ""]
+    lines += [f"- **{verdict_words(one.verdict)}**: {_escape(sentence(one))}" for one in overall(result)]
+    lines += ["", f"{METRIC_WORDS[result.metric]}, treatment over control {_escape(result.control)}:", ""]
+    head = ["treatment", "prompts", "ratio", f"{1 - result.alpha:.0%} interval", "p", "won", "verdict"]
+    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for one in result.comparisons:
+        cells = [
+            one.treatment,
+            scope(one),
+            number(one.ratio),
+            interval(one),
+            p_text(one.p_value),
+            wins(one),
+            verdict_words(one.verdict),
+        ]
+        lines.append("| " + " | ".join(_escape(cell) for cell in cells) + " |")
+    lines += ["", *(f"- {_escape(line)}" for line in footnotes(result))]
+    return "\n".join(lines) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,221 @@
+"""The command as a person uses it: real processes, exit codes, one clear line for each mistake."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+INTERLACE = [sys.executable, "-m", "orchestrator"]
+SIMULATED = ["engine=simulated", "checkpoint=simulated", "workload=quick", "design.interleave_by=prompt"]
+
+
+class Shell:
+    """Runs the command with a database of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.db = folder / "test.db"
+        self.env = os.environ | {"INTERLACE_DB": str(self.db), "INTERLACE_CHECKPOINTS": str(folder), "COLUMNS": "80"}
+
+    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [*INTERLACE, *arguments], capture_output=True, text=True, env=self.env, cwd=self.folder, check=False
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*INTERLACE, *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self.env,
+            cwd=self.folder,
+            start_new_session=True,
+        )
+
+    def ask(self, sql: str) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = json.loads(self("query", sql, "--format", "json").stdout)
+        return found
+
+    def count(self, sql: str) -> int:
+        (row,) = self.ask(f"SELECT count(*) AS n FROM ({sql})")
+        return int(str(row["n"]))
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("interlace: ")
+    return line
+
+
+def test_run_then_query_then_audit(shell: Shell) -> None:
+    done = shell("run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=8")
+    assert "supported" in done.stdout
+    assert shell.count("SELECT 1 FROM trial_flat WHERE kind = 'measured'") == 8 * 3
+    (verdict,) = shell.ask("SELECT verdict, direction, ratio FROM verdict_flat WHERE prompt_class IS NULL")
+    assert verdict["verdict"] == "supported"
+    assert verdict["direction"] == "faster"
+    assert float(str(verdict["ratio"])) == pytest.approx(1.2, abs=0.03)
+    assert json.loads(shell("audit", "last", "--format", "json").stdout)
+    assert "| " in shell("audit", "--format", "markdown").stdout
+
+
+def test_fail_on_turns_a_verdict_into_an_exit_code(shell: Shell) -> None:
+    arguments = ["run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=8", "--quiet"]
+    shell(*arguments, "--fail-on", "supported", code=1)
+    shell("audit", "last", "--fail-on", "not_engaged", "--fail-on", "confounded")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "engine=nope"], "mlx_lm"),
+        (["run", "engine.blok=2"], "engine.blok"),
+        (["run", "checkpoint=smollm2-8bit,smollm2-4bit"], "interlace checkpoint import smollm2"),
+        (["run", "workload=prompts", "workload.file=absent.jsonl"], "absent.jsonl"),
+        (["run", *SIMULATED, "design.rounds=3"], "at least 6"),
+        (["audit", "absent"], "no database"),
+        (["query", "SELECT 1", "--param", "x"], "NAME=VALUE"),
+    ],
+)
+def test_each_mistake_is_one_clear_line_and_exit_code_2(shell: Shell, arguments: list[str], says: str) -> None:
+    assert says in one_line(shell(*arguments, code=2))
+    assert not shell.db.exists()
+
+
+def test_a_bad_prompt_file_names_its_line(shell: Shell) -> None:
+    good = json.dumps({"messages": [{"role": "user", "content": "hello"}]})
+    (shell.folder / "mine.jsonl").write_text(f"{good}\n{{not json\n", encoding="utf-8")
+    line = one_line(shell("run", *SIMULATED, "workload=prompts", "workload.file=mine.jsonl", code=2))
+    assert "mine.jsonl" in line
+    assert "line 2" in line
+
+
+def test_a_wrong_option_is_exit_code_2(shell: Shell) -> None:
+    assert "--no-such-option" in shell("run", "--no-such-option", code=2).stderr
+
+
+def test_writing_sql_is_refused(shell: Shell) -> None:
+    shell("run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=6", "--quiet")
+    before = shell.db.read_bytes()
+    assert "only reading" in one_line(shell("query", "DELETE FROM run", code=2))
+    assert shell.db.read_bytes() == before
+
+
+def test_a_foreign_database_is_refused(shell: Shell) -> None:
+    with sqlite3.connect(shell.db) as connection:
+        connection.execute("CREATE TABLE shopping (item)")
+    connection.close()
+    line = one_line(shell("run", *SIMULATED, "engine.effect=1.0,1.2", code=4))
+    assert str(shell.db) in line
+
+
+def test_db_commands(shell: Shell) -> None:
+    assert shell("db", "path").stdout.strip() == str(shell.db)
+    shell("run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=6", "--quiet")
+    assert "current" in shell("db", "check").stdout
+    shell("db", "upgrade")
+
+
+def stored(shell: Shell) -> int:
+    """Measured trials that are committed, read beside the running writer."""
+    if not shell.db.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{shell.db}?mode=ro", uri=True) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM trial WHERE kind = 'measured'").fetchone()
+    except sqlite3.OperationalError:
+        return 0  # the tables are not there yet
+    finally:
+        connection.close()
+    return int(count)
+
+
+def wait_for(shell: Shell, process: subprocess.Popen[bytes], trials: int) -> int:
+    """Until so many trials are stored; the number then."""
+    deadline = time.monotonic() + 60
+    while (count := stored(shell)) < trials:
+        assert process.poll() is None, "the run ended before it could be interrupted"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return count
+
+
+LONG = [*SIMULATED, "engine.effect=1.0,1.1", "design.rounds=400", "design.warmups=1"]
+EXPECTED = 400 * 3
+
+
+def workers_alive(shell: Shell) -> list[int]:
+    """Worker processes that belong to this test's folder."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
+        command = process.info["cmdline"] or []
+        if "workers" in command and process.info["cwd"] == str(shell.folder):
+            found.append(process.info["pid"])
+    return found
+
+
+@pytest.mark.parametrize("after", [1, 40, 333])
+def test_kill_9_leaves_every_finished_trial_and_a_resumable_run(shell: Shell, after: int) -> None:
+    process = shell.start("run", *LONG)
+    finished = wait_for(shell, process, after)
+    process.kill()
+    process.wait()
+    assert stored(shell) >= finished
+    shell("resume", "last", "--quiet")
+    counting = "SELECT DISTINCT trial_id, sequence FROM trial_flat WHERE kind = 'measured' AND status = 'done'"
+    assert shell.count(counting) == EXPECTED
+    assert shell.count(f"SELECT sequence FROM ({counting}) GROUP BY sequence HAVING count(*) > 1") == 0
+    left_out = shell.ask(
+        "SELECT DISTINCT excluded_reason AS why FROM trial_flat WHERE kind = 'measured' AND status <> 'done'"
+    )
+    assert {row["why"] for row in left_out} <= {"round_cut_short: replayed whole"}
+    deadline = time.monotonic() + 20
+    while workers_alive(shell) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not workers_alive(shell)
+
+
+def test_ctrl_c_says_how_to_go_on(shell: Shell) -> None:
+    process = shell.start("run", *LONG)
+    wait_for(shell, process, 5)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert "interrupted" in shell("status").stdout
+    shell("resume", "--quiet")
+    assert "done" in shell("status").stdout
+
+
+def test_a_live_run_is_not_run_twice(shell: Shell) -> None:
+    process = shell.start("run", *LONG)
+    wait_for(shell, process, 5)
+    line = one_line(shell("resume", "last", code=4))
+    assert str(process.pid) in line
+    process.kill()
+    process.wait()
+
+
+def test_editing_a_file_later_changes_nothing(shell: Shell) -> None:
+    """The plan is frozen before the first trial: a resumed run asks what the first half asked."""
+    file = shell.folder / "mine.jsonl"
+    file.write_text(json.dumps({"messages": [{"role": "user", "content": "first version"}]}) + "\n", encoding="utf-8")
+    process = shell.start("run", *LONG, "workload=prompts", "workload.file=mine.jsonl", "workload.max_tokens=8")
+    wait_for(shell, process, 10)
+    process.kill()
+    process.wait()
+    file.write_text(json.dumps({"messages": [{"role": "user", "content": "second version"}]}), encoding="utf-8")
+    shell("resume", "--quiet")
+    assert shell.count("SELECT DISTINCT prompt_sha256 FROM generation") == 1

@@ -1,0 +1,98 @@
+"""The layout is the design: who may import whom, read from the imports themselves."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("conf", "orchestrator", "workers", "db", "migrations")
+MAY_IMPORT = {
+    "conf": set(),
+    "orchestrator": {"conf", "workers", "db"},
+    "workers": set(),
+    "db": set(),
+    "migrations": {"db"},
+}
+HEAVY = ("mlx", "mlx_lm", "pandas", "numpy", "scipy", "sqlalchemy", "alembic", "hydra", "omegaconf", "rich", "httpx")
+
+
+def modules(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Dotted names that a module imports anywhere, inside functions included."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names |= {node.module}
+    return names
+
+
+def top(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_only_what_they_may(package: str) -> None:
+    ours = set(PACKAGES) | {"tests"}
+    for path in modules(package):
+        crossed = (top(imported(path)) & ours) - {package} - MAY_IMPORT[package]
+        assert not crossed, f"{path.relative_to(ROOT)} imports {crossed}"
+
+
+def test_only_workers_import_mlx() -> None:
+    for package in set(PACKAGES) - {"workers"}:
+        for path in modules(package):
+            assert not top(imported(path)) & {"mlx", "mlx_lm"}, path
+
+
+def test_the_workers_protocol_needs_the_standard_library_only() -> None:
+    """So that the worker's side runs in any interpreter."""
+    for name in ("protocol", "worker", "stopwatch", "errors", "engines/base", "__main__"):
+        path = ROOT / "workers" / f"{name}.py"
+        foreign = top(imported(path)) - set(sys.stdlib_module_names) - {"workers", "_typeshed"}
+        assert not foreign, f"{path.name} imports {foreign}"
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"{code}\nimport sys; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    return top(set(done.stdout.split()))
+
+
+def test_the_command_line_loads_nothing_heavy_until_a_command_needs_it() -> None:
+    assert not loaded_by("import orchestrator.cli") & set(HEAVY)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['interlace', '--help']\n"
+        "import orchestrator.cli\n"
+        "try: orchestrator.cli.main()\n"
+        "except SystemExit: pass"
+    )
+    assert not loaded_by(code) & set(HEAVY)
+
+
+def test_the_orchestrators_process_never_loads_mlx() -> None:
+    code = "import orchestrator.commands, orchestrator.runner, orchestrator.crew, orchestrator.compose"
+    assert not loaded_by(code) & {"mlx", "mlx_lm"}
+
+
+def test_the_wheel_holds_the_five_packages_and_no_tests() -> None:
+    listed = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'packages = ["conf", "orchestrator", "workers", "db", "migrations"]' in listed
+
+
+@pytest.mark.parametrize("package", sorted(set(PACKAGES) - {"migrations"}))  # Alembic runs its env.py by import
+def test_no_module_prints_or_is_seeded_at_import(package: str) -> None:
+    for path in modules(package):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                pytest.fail(f"{path.relative_to(ROOT)}:{node.lineno} calls something at import time")
