@@ -238,7 +238,7 @@ def _design(values: dict[str, Any], arms: Sequence[Arm], prompts: Sequence[Promp
     order = choose_order(values["interleave_by"], values["residency"], arms, prompts)
     rounds = values["rounds"]
     least = minimum_rounds(values["alpha"])
-    notes = [order.note]
+    notes = [] if order.note is None else [order.note]
     if rounds is None:
         each = max(DEFAULT_ROUNDS, least)
         rounds = each * len(prompts) if order.interleave_by == "prompt" else each

@@ -9,7 +9,8 @@ Unknown sizes stay unknown: a sum with an unknown part is None, never a smaller 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# Interpreter, MLX, tokenizer and the buffers of one pass: measured at some 0.3 to 0.5 GB, rounded up.
+# Interpreter, MLX, tokenizer and the buffers of one pass: 0.15 GB beside the weights with SmolLM2 on Linux, and four
+# times that is allowed for larger vocabularies, longer prefill steps and Metal's own share.
 PROCESS_OVERHEAD_BYTES = 600_000_000
 
 # Apple recommends 67 to 78 % of the memory as the GPU's working set (37.4 of 48 GB on an M5 Pro). Where no

@@ -156,9 +156,14 @@ def _values(override: Override, probe: Setting) -> Iterable[Any]:
     except (HydraException, ArithmeticError) as error:
         raise InputError(f"{probe.where}: {' '.join(str(error).split())}") from error
     if isinstance(override.value(), RangeSweep):
-        # 0.1 + 0.1 + 0.1 in binary is 0.30000000000000004; nobody asked for that.
-        swept = [float(f"{value:.12g}") if isinstance(value, float) else value for value in swept]
+        swept = _tidy(swept, stop=override.value().stop)
     return swept
+
+
+def _tidy(values: list[Any], *, stop: float) -> list[Any]:
+    """A range without what binary fractions add to it: 0.30000000000000004, and its excluded end once more."""
+    rounded = [float(f"{value:.12g}") if isinstance(value, float) else value for value in values]
+    return [value for value in rounded if value != stop]
 
 
 def _plain(value: Any) -> Any:

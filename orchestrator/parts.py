@@ -80,7 +80,9 @@ class Parts:
         """The options chosen by default, by group, and the values of the root's own keys."""
         config = self._compose("interlace_root", [])
         choices = {group: option for group, option in config.hydra.runtime.choices.items() if group in GROUP_SCHEMAS}
-        return choices, {key: config[key] for key in ("control", "experiment")}
+        if absent := [group for group in GROUP_SCHEMAS if group not in choices and group != "sweep"]:
+            raise InputError(f"{self._dirs[0] / 'config.yaml'}: its defaults list names no {', no '.join(absent)}")
+        return choices, {key: config.get(key) for key in ("control", "experiment")}
 
     def load(self, wanted: Iterable[Part]) -> None:
         """Compose these parts, all in one go.
@@ -153,7 +155,9 @@ class Parts:
     def _typed(self, part: Part, node: DictConfig | None) -> DictConfig:
         group, option = part
         if not isinstance(node, DictConfig):
-            raise InputError(f"{self.file(part)}: holds no settings of group {group}; it may not say `# @package`")
+            raise InputError(
+                f"{self.file(part)}: holds no settings of group {group}: empty, or under another `# @package`"
+            )
         if not is_dataclass(_schema(node)):
             schema = self._schema_of(part, node)
             try:

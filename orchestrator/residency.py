@@ -15,22 +15,20 @@ class Order:
 
     interleave_by: str  # prompt | workload
     residency: str  # resident | swap
-    note: str
+    note: str | None  # None: nothing was left to choose
 
 
 def choose_order(interleave_by: str, residency: str, arms: Sequence[Arm], prompts: Sequence[Prompt]) -> Order:
     """Resolve `auto`: arms stay loaded where they fit together; a round is one prompt where they stay loaded."""
+    if "auto" not in (interleave_by, residency):
+        return Order(interleave_by=interleave_by, residency=residency, note=None)
     memory = plan_of(arms, prompts)
-    reason = explain(memory, arms)
     if residency == "auto":
         residency = "swap" if memory.resident_fits is False else "resident"
     if interleave_by == "auto":
         interleave_by = "prompt" if residency == "resident" else "workload"
-    return Order(
-        interleave_by=interleave_by,
-        residency=residency,
-        note=f"rounds by {interleave_by}, arms {_WORD[residency]}: {reason}",
-    )
+    note = f"rounds by {interleave_by}, arms {_WORD[residency]}: {explain(memory, arms)}"
+    return Order(interleave_by=interleave_by, residency=residency, note=note)
 
 
 def plan_of(arms: Sequence[Arm], prompts: Sequence[Prompt]) -> MemoryPlan:

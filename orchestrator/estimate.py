@@ -1,0 +1,131 @@
+"""How long a schedule takes, from rates that were measured or have to be assumed. Pure.
+
+    a turn  = new prompt tokens / prefill rate + answer / decode rate
+    a trial = its turns + cool-down + overhead; with swapped models, the loading too
+
+Answers count in full (max_tokens): a model that stops early is done sooner.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.document import CHARACTERS_PER_TOKEN
+from orchestrator.plan import Arm, Plan, Prompt
+from orchestrator.schedule import ScheduledTrial
+
+# Between two trials: telemetry, a commit, and the messages to the worker.
+TRIAL_OVERHEAD_S = 0.3
+# A process that imports MLX and mlx-lm; the weights come on top, at disk speed.
+PROCESS_START_S = 4.0
+DISK_BYTES_PER_S = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """An arm's speed."""
+
+    prefill_tps: float
+    decode_tps: float
+    load_s: float
+    measured: bool  # on this machine, in an earlier run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a first guess stands on, until something is measured."""
+
+    read_bytes_per_s: float  # weights that decoding gets through in a second
+    prefill_over_decode: float
+    words: str
+
+
+# Apple's laptops read weights at 100 to 550 GB/s; 9 tokens a second from 28 GB on an M5 Pro are 250.
+APPLE = Machine(read_bytes_per_s=2e11, prefill_over_decode=10.0, words="an Apple GPU that reads 200 GB/s")
+# SmolLM2 with float32 activations on two x86 cores: 84 MB at 5.5, 152 MB at 4.8 tokens a second.
+CPU = Machine(read_bytes_per_s=5e8, prefill_over_decode=1.6, words="a CPU that gets through 0.5 GB of weights a second")
+
+# A fake clock: what remains is starting processes and storing rows.
+NONE = Machine(read_bytes_per_s=1e15, prefill_over_decode=1.0, words="that simulated arms take no time")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A duration and what it stands on."""
+
+    duration_s: float | None  # None: too little is known, and the assumption says what
+    assumption: str
+
+    def __str__(self) -> str:
+        return f"{'unknown' if self.duration_s is None else about(self.duration_s)} ({self.assumption})"
+
+
+def estimate(
+    plan: Plan, schedule: Sequence[ScheduledTrial], rates: Mapping[str, Rates], *, machine: Machine
+) -> Estimate:
+    """The whole schedule's duration.
+
+    Args:
+        rates: of every arm, by name; see `assume`.
+        machine: what rates that were not measured stand on.
+    """
+    prompts = {prompt.id: prompt for prompt in plan.prompts}
+    arms = {arm.name: arm for arm in plan.arms}
+    seconds = sum(_trial_s(trial, arms[trial.arm], rates[trial.arm], plan, prompts) for trial in schedule)
+    loads = schedule if plan.design.residency == "swap" else ()
+    seconds += sum(rates[name].load_s for name in arms) + sum(rates[trial.arm].load_s for trial in _swaps(loads))
+    return Estimate(duration_s=seconds, assumption=_assumption(rates.values(), machine))
+
+
+def assume(weights_bytes: int, machine: Machine) -> Rates:
+    """The rates of an arm that was never measured here: decoding reads all weights for each token."""
+    decode_tps = machine.read_bytes_per_s / max(weights_bytes, 1)
+    return Rates(
+        prefill_tps=decode_tps * machine.prefill_over_decode,
+        decode_tps=decode_tps,
+        load_s=PROCESS_START_S + weights_bytes / DISK_BYTES_PER_S,
+        measured=False,
+    )
+
+
+def about(duration_s: float) -> str:
+    """A duration as people say it: about 40 s, about 12 min, about 2 h 10 min, about 3 days."""
+    minutes = round(duration_s / 60)
+    if duration_s < 90:
+        return f"about {max(1, round(duration_s))} s"
+    if minutes < 60:
+        return f"about {minutes} min"
+    hours, rest = divmod(minutes, 60)
+    if hours < 48:
+        rest = 5 * round(rest / 5) if hours else rest
+        hours, rest = (hours + 1, 0) if rest == 60 else (hours, rest)
+        return f"about {hours} h {rest} min" if rest else f"about {hours} h"
+    return f"about {round(hours / 24)} days"
+
+
+def _trial_s(trial: ScheduledTrial, arm: Arm, rates: Rates, plan: Plan, prompts: Mapping[str, Prompt]) -> float:
+    keeps = bool(arm.engine.get("prefix_cache"))
+    turns = sum(_conversation_s(prompts[prompt_id], rates, keeps_prefix=keeps) for prompt_id in trial.prompt_ids)
+    return turns + plan.gate.cooldown_s + TRIAL_OVERHEAD_S
+
+
+def _conversation_s(prompt: Prompt, rates: Rates, *, keeps_prefix: bool) -> float:
+    seconds, before = 0.0, 0.0
+    for turn in prompt.turns:
+        new = sum(len(message["content"]) for message in turn) / CHARACTERS_PER_TOKEN
+        seconds += (new if keeps_prefix else before + new) / rates.prefill_tps + prompt.max_tokens / rates.decode_tps
+        before += new + prompt.max_tokens
+    return seconds
+
+
+def _swaps(schedule: Sequence[ScheduledTrial]) -> Iterable[ScheduledTrial]:
+    """The trials before which another arm's model has to be loaded."""
+    return (trial for before, trial in itertools.pairwise(schedule) if trial.arm != before.arm)
+
+
+def _assumption(rates: Iterable[Rates], machine: Machine) -> str:
+    measured = [rate.measured for rate in rates]
+    if all(measured):
+        return "by rates measured on this machine"
+    guessed = f"assuming {machine.words}"
+    return guessed if not any(measured) else f"by rates measured on this machine and, where there are none, {guessed}"

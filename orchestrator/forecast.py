@@ -1,0 +1,31 @@
+"""How long a plan will take on this machine, as far as one can say before it runs."""
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from orchestrator.estimate import APPLE, CPU, NONE, Estimate, Rates, assume, estimate
+from orchestrator.plan import Plan
+from orchestrator.residency import is_simulated, plan_of
+from orchestrator.schedule import ScheduledTrial
+
+
+def forecast(
+    plan: Plan, schedule: Sequence[ScheduledTrial], *, measured: Mapping[str, Rates] | None = None
+) -> Estimate:
+    """The schedule's duration.
+
+    Args:
+        measured: rates from earlier runs, by arm name; the others are assumed from the weights' size.
+    """
+    machine = APPLE if sys.platform == "darwin" else CPU
+    weights = {arm.name: arm.weights_bytes for arm in plan_of(plan.arms, plan.prompts).arms}
+    if any(is_simulated(arm) for arm in plan.arms):
+        machine, weights = NONE, {arm.name: 0 for arm in plan.arms}
+    rates = dict(measured or {})
+    for arm in plan.arms:
+        weights_bytes = weights.get(arm.name)
+        if arm.name not in rates and weights_bytes is not None:
+            rates[arm.name] = assume(weights_bytes, machine)
+    if absent := {str(arm.checkpoint["name"]): None for arm in plan.arms if arm.name not in rates}:
+        return Estimate(duration_s=None, assumption=f"not on this machine yet: {', '.join(absent)}")
+    return estimate(plan, schedule, rates, machine=machine)
