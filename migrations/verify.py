@@ -1,4 +1,4 @@
-"""`python -m migrations.verify`: do the revisions and the models make the same tables, from a single head?"""
+"""`python -m migrations.verify`: do the revisions make exactly the tables of `db.models`? Exit code 1 when not."""
 
 import sys
 
@@ -6,11 +6,11 @@ from db.check import model_drift
 
 
 def main() -> int:
-    """0 when they agree; else 1, with one line for each difference."""
+    """Compare the DDL that the models and the revisions make, CHECKs and indexes included."""
     problems = model_drift()
     for problem in problems:
-        sys.stderr.write(f"{problem}\n")
-    sys.stdout.write("migrations and models differ\n" if problems else "migrations and models agree\n")
+        sys.stdout.write(f"{problem}\n")
+    sys.stdout.write("migrations match the models\n" if not problems else f"{len(problems)} differences\n")
     return 1 if problems else 0
 
 
