@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,35 @@ def describe(checkpoint: Mapping[str, Any]) -> CheckpointInfo | None:
     if _source_of(checkpoint) == "dummy":
         return _describe_dummy(checkpoint)
     folder = find_folder(checkpoint)
-    return None if folder is None else inspect(folder)
+    if folder is None:
+        return None
+    try:
+        info = inspect(folder)
+    except EngineError as error:
+        if _source_of(checkpoint) == "hub" and error.kind is FaultKind.checkpoint_missing:
+            return None  # its download was interrupted; loading completes it
+        raise
+    return _cast(info, checkpoint.get("dtype"))
+
+
+def _cast(info: CheckpointInfo, dtype: str | None) -> CheckpointInfo:
+    """As it is once loaded in another dtype. Of quantised weights only scales and norms change: left as they are."""
+    if dtype is None or info.dtype is None or dtype == info.dtype or dtype not in _DTYPE_BYTES:
+        return info
+    before, after = _DTYPE_BYTES[info.dtype], _DTYPE_BYTES[dtype]
+
+    def scaled(size: int | None) -> int | None:
+        return None if size is None else size * after // before
+
+    info = replace(info, dtype=dtype, kv_bytes_per_token=scaled(info.kv_bytes_per_token))
+    if info.group_size is not None:
+        return info
+    return replace(
+        info,
+        bits=8 * after,
+        weights_bytes=info.weights_bytes * after // before,
+        bytes_read_per_token=scaled(info.bytes_read_per_token),
+    )
 
 
 def inspect(path: Path | str) -> CheckpointInfo:
@@ -143,24 +171,23 @@ def inspect(path: Path | str) -> CheckpointInfo:
     headers = {file: _read_header(file) for file in _weight_files(folder)}
     _require_tokenizer(folder)
     sizes, dtypes = _tensor_table(headers)
-    text_config: dict[str, Any] = config.get("text_config") or {}
-    merged = config | text_config  # of a model with more than text, the language part
-    quantization = config.get("quantization") or config.get("quantization_config") or {}
+    merged = config | _mapping(config.get("text_config"))  # of a model with more than text, the language part
+    quantization = _mapping(config.get("quantization") or config.get("quantization_config"))
     dtype = _activation_dtype(dtypes)
-    heads = merged.get("num_attention_heads")
-    head_dim = merged.get("head_dim") or _divide(merged.get("hidden_size"), heads)
-    kv_heads = merged.get("num_key_value_heads") or heads
+    heads = _whole(merged.get("num_attention_heads"))
+    head_dim = _whole(merged.get("head_dim")) or _divide(_whole(merged.get("hidden_size")), heads)
+    kv_heads = _whole(merged.get("num_key_value_heads", heads))
     return CheckpointInfo(
         path=str(folder),
         architecture=config.get("model_type") or "unknown",
-        layers=merged.get("num_hidden_layers"),
-        hidden_size=merged.get("hidden_size"),
+        layers=_whole(merged.get("num_hidden_layers")),
+        hidden_size=_whole(merged.get("hidden_size")),
         kv_heads=kv_heads,
         head_dim=head_dim,
-        vocab_size=merged.get("vocab_size"),
+        vocab_size=_whole(merged.get("vocab_size")),
         dtype=dtype,
-        bits=quantization.get("bits") or (8 * _DTYPE_BYTES[dtype] if dtype else None),
-        group_size=quantization.get("group_size"),
+        bits=_whole(quantization.get("bits")) or (8 * _DTYPE_BYTES[dtype] if dtype else None),
+        group_size=_whole(quantization.get("group_size")),
         weights_bytes=sum(sizes.values()),
         bytes_read_per_token=_bytes_read_per_token(sizes, merged),
         kv_bytes_per_token=_kv_bytes_per_token(merged, kv_heads, head_dim, dtype),
@@ -287,6 +314,15 @@ def _activation_dtype(dtypes: Mapping[str, str]) -> str | None:
     norms = (dtype for name, dtype in sorted(dtypes.items()) if name.endswith("norm.weight"))
     floats = (dtype for dtype in dtypes.values() if dtype in _DTYPE_NAMES)
     return _DTYPE_NAMES.get(next(norms, next(floats, "")))
+
+
+def _whole(value: Any) -> int | None:
+    """A number, where the family has one: some have a list, one number a layer."""
+    return value if type(value) is int else None
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _divide(whole: int | None, part: int | None) -> int | None:

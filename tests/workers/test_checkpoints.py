@@ -103,6 +103,7 @@ def test_bytes_read_per_token(tmp_path: Path, config: dict[str, Any], expected: 
         ({"layer_types": ["linear_attention", "full_attention"] * 4}, 4),
         ({"full_attention_interval": 4}, 2),
         ({"kv_lora_rank": 512}, None),  # latent attention keeps something else
+        ({"num_key_value_heads": [2, 4]}, None),  # one number a layer
     ],
 )
 def test_kv_bytes_count_the_attention_layers_only(tmp_path: Path, config: dict[str, Any], layers: int | None) -> None:
@@ -246,6 +247,26 @@ def test_a_hub_checkpoint_needs_no_network_to_resolve(tmp_path: Path, monkeypatc
     assert resolve(checkpoint) == checkpoint
     assert find_folder(checkpoint) is None
     assert describe(checkpoint) is None
+
+
+def test_an_interrupted_download_is_still_to_be_made(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (broken / "model.safetensors").unlink()
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: str(broken / "config.json"))
+    assert describe({"name": "h", "source": "hub", "hub_id": "owner/model"}) is None
+    (broken / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(EngineError):
+        describe({"name": "h", "source": "hub", "hub_id": "owner/model"})
+
+
+def test_a_cast_changes_what_is_held(tmp_path: Path) -> None:
+    dummies.save(dummies.SHAPES["tiny"], tmp_path / "m", dtype="bfloat16")
+    checkpoint = tiny.checkpoint_at(tmp_path / "m")
+    plain, cast = describe(checkpoint), describe(checkpoint | {"dtype": "float32"})
+    assert plain is not None
+    assert cast is not None
+    assert (plain.bits, cast.bits, cast.dtype) == (16, 32, "float32")
+    assert cast.weights_bytes == 2 * plain.weights_bytes
+    assert cast.kv_bytes_per_token == 2 * (plain.kv_bytes_per_token or 0)
 
 
 def test_the_folders_default_to_the_user_s_own(monkeypatch: pytest.MonkeyPatch) -> None:

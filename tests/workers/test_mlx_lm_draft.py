@@ -12,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conf.schema import EngineConfig, MlxLmDraftConfig
+from orchestrator.plan import Deadlines
 from tests.workers import tiny
 from tests.workers.engine_contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines import mlx_lm_draft
 from workers.engines.base import TurnRequest
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_draft import CountedDraft, MlxLmDraft, Settings, evidence_of, rounds_from_flags
-from workers.errors import EngineError, FaultKind
+from workers.errors import EngineError, FaultKind, WorkerFault
+from workers.process import WorkerProcess, WorkerSpec
+from workers.protocol import Generate, Load
 
 FIRST, SECOND = "Name three fruits.", "And three more?"
 
@@ -115,6 +118,11 @@ def test_the_verify_width_is_one_more_than_mlx_lm_s_own_setting(
     assert info.verify_width == block_size
     assert info.drafted_per_step == block_size - 1
     assert info.engine_setting == {"num_draft_tokens": block_size - 1}
+
+
+def test_sampling_is_noted_as_bad_for_acceptance(target: dict[str, Any], near: dict[str, Any]) -> None:
+    assert not speculative(target, near).load().notes
+    assert any("draw the same token" in note for note in speculative(target, near, temperature=0.5).load().notes)
 
 
 # Rounds recovered from the flags.
@@ -423,3 +431,37 @@ def test_a_missing_or_broken_draft(models: Path, target: dict[str, Any], near: d
     file = Path(broken["path"]) / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-64])
     assert refusal(speculative(target, broken)).kind is FaultKind.checkpoint_corrupt
+
+
+# Behind the protocol, in a process of its own.
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[WorkerProcess]:
+    spec = WorkerSpec(run_id="r", arm="a", log_path=tmp_path / "worker.log", journal_path=tmp_path / "journal.jsonl")
+    with WorkerProcess(spec) as process:
+        yield process
+
+
+def load_request(checkpoint: dict[str, Any], draft: dict[str, Any] | None) -> Load:
+    target = "workers.engines.mlx_lm_draft.MlxLmDraft"
+    return Load(target=target, settings={"block_size": 3}, checkpoint=checkpoint, draft=draft, sampling={})
+
+
+def test_a_worker_process_answers_two_turns(
+    worker: WorkerProcess, target: dict[str, Any], near: dict[str, Any]
+) -> None:
+    loaded = worker.load(load_request(target, near), Deadlines())
+    assert (loaded.verify_width, loaded.engine_setting) == (3, {"num_draft_tokens": 2})
+    turns = [[{"role": "user", "content": prompt}] for prompt in (FIRST, SECOND)]
+    first, second = worker.generate(Generate(request_id="1", turns=turns, max_tokens=9, seed=1), Deadlines())
+    assert len(first.stamps_us) == len(first.token_ids) == 9
+    assert first.steps is not None
+    assert sum(step[2] for step in first.steps) == 9
+    assert (second.cached_tokens or 0) >= first.prompt_tokens
+
+
+def test_a_worker_process_passes_the_kind_of_refusal_on(worker: WorkerProcess, target: dict[str, Any]) -> None:
+    with pytest.raises(WorkerFault, match="no folder /no/where") as caught:
+        worker.load(load_request(target, target | {"path": "/no/where"}), Deadlines())
+    assert caught.value.kind is FaultKind.checkpoint_missing

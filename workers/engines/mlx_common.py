@@ -66,11 +66,11 @@ class MlxEngine(Engine):
 
         sampling = parse_settings(Sampling, self.sampling, engine="mlx-lm sampling")
         self._check_settings()
-        self._target = load_model(self.checkpoint)
-        self._sampler = make_sampler(sampling, self._target)
-        self._encode = prompt_encoder(self._target.tokenizer, sampling)
+        self.target = load_model(self.checkpoint)
+        self._sampler = make_sampler(sampling, self.target)
+        self._encode = prompt_encoder(self.target.tokenizer, sampling)
         if sampling.ignore_eos:
-            self._target.tokenizer.eos_token_ids = ()
+            self.target.tokenizer.eos_token_ids = ()
         self._turn: Turn | None = None
         self._caches = ConversationCache(self._prepare_models())
         drafted_per_step = self._drafted_per_step()
@@ -111,8 +111,8 @@ class MlxEngine(Engine):
         turn = self._prepared()
         add_token, add_segment, add_flag = turn.token_ids.append, turn.segments.append, turn.from_draft.append
         responses = stream_generate(
-            self._target.model,
-            self._target.tokenizer,
+            self.target.model,
+            self.target.tokenizer,
             turn.suffix,
             turn.request.max_tokens,
             sampler=self._sampler,
@@ -187,7 +187,7 @@ class MlxEngine(Engine):
         """The verify steps and the evidence of a finished turn."""
 
     def _notes(self) -> Sequence[str]:
-        return self._target.notes
+        return self.target.notes
 
 
 def _synchronize() -> None:

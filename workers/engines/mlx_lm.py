@@ -38,11 +38,11 @@ class MlxLm(MlxEngine):
     def _prepare_models(self) -> Sequence[Callable[[], list[Any]]]:
         from mlx_lm.models.cache import make_prompt_cache
 
-        model, own = self._target.model, self._own
+        model, own = self.target.model, self._own
         if own.max_kv_size is not None and hasattr(model, "make_cache"):
             raise EngineError(
                 FaultKind.unsupported_setting,
-                f"engine mlx_lm: max_kv_size has no effect on a {self._target.info.architecture}, which makes its own "
+                f"engine mlx_lm: max_kv_size has no effect on a {self.target.info.architecture}, which makes its own "
                 "cache",
                 remedy="leave engine.max_kv_size null",
             )
@@ -55,7 +55,7 @@ class MlxLm(MlxEngine):
         import mlx.core as mx
 
         try:
-            row = mx.zeros((1, self._target.info.head_dim or self._own.kv_group_size))
+            row = mx.zeros((1, self.target.info.head_dim or self._own.kv_group_size))
             mx.eval(mx.quantize(row, group_size=self._own.kv_group_size, bits=self._own.kv_bits))
         except ValueError as error:
             raise EngineError(

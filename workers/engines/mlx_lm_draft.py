@@ -81,12 +81,12 @@ class MlxLmDraft(MlxEngine):
         from mlx_lm.models.cache import make_prompt_cache
 
         loaded = load_model(self.draft or {})
-        require_same_tokenizer(self._target.tokenizer, loaded.tokenizer)
+        require_same_tokenizer(self.target.tokenizer, loaded.tokenizer)
         self._draft = CountedDraft(loaded.model)
         self._draft_notes = tuple(f"draft: {note}" for note in loaded.notes)
-        for role, model in (("target", self._target.model), ("draft", loaded.model)):
+        for role, model in (("target", self.target.model), ("draft", loaded.model)):
             _require_trimmable(role, make_prompt_cache(model))
-        return [partial(make_prompt_cache, model) for model in (self._target.model, loaded.model)]
+        return [partial(make_prompt_cache, model) for model in (self.target.model, loaded.model)]
 
     def _drafted_per_step(self) -> int | None:
         return self._own.block_size - 1
@@ -102,7 +102,9 @@ class MlxLmDraft(MlxEngine):
         }
 
     def _notes(self) -> Sequence[str]:
-        return (*super()._notes(), *self._draft_notes)
+        sampled = self.sampling.get("temperature", 0.0) > 0
+        note = "sampled: mlx-lm accepts a proposal only where target and draft draw the same token"
+        return (*super()._notes(), *self._draft_notes, *([note] if sampled else []))
 
     def _account(self, turn: Turn) -> tuple[Sequence[tuple[int, int, int]] | None, Sequence[Evidence]]:
         steps = rounds_from_flags(
