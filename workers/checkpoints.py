@@ -1,30 +1,22 @@
-"""Where checkpoints are and what they are, found without loading a weight and without mlx.
-
-A folder in mlx-lm's layout holds config.json, model*.safetensors and a tokenizer. Everything here reads the JSON and
-the safetensors headers only, so that a missing or broken file shows itself in milliseconds, before any model loads.
-"""
+"""Where checkpoints are and what they are, found without loading a weight and without mlx."""
 
 import contextlib
 import fcntl
-import fnmatch
 import hashlib
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from workers.dummies import DEFAULT_GROUP_SIZE, SHAPES
 from workers.errors import EngineError, FaultKind
+from workers.model_files import digest_of, read_header, read_json, require_tokenizer, tensor_table, weight_files
 
-# What mlx-lm can make a tokenizer of.
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "*.tiktoken", "vocab.json")
 _DTYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 # The number of experts, as the model families call it.
 _EXPERT_COUNT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts")
-_SAMPLE_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,10 +159,10 @@ def inspect(path: Path | str) -> CheckpointInfo:
     folder = Path(path).absolute()
     if not folder.is_dir():
         raise EngineError(FaultKind.checkpoint_missing, f"no folder {folder}", remedy="check the checkpoint's path")
-    config = _read_json(folder / "config.json")
-    headers = {file: _read_header(file) for file in _weight_files(folder)}
-    _require_tokenizer(folder)
-    sizes, dtypes = _tensor_table(headers)
+    config = read_json(folder / "config.json")
+    headers = {file: read_header(file) for file in weight_files(folder)}
+    require_tokenizer(folder)
+    sizes, dtypes = tensor_table(headers)
     merged = config | _mapping(config.get("text_config"))  # of a model with more than text, the language part
     quantization = _mapping(config.get("quantization") or config.get("quantization_config"))
     dtype = _activation_dtype(dtypes)
@@ -191,7 +183,7 @@ def inspect(path: Path | str) -> CheckpointInfo:
         weights_bytes=sum(sizes.values()),
         bytes_read_per_token=_bytes_read_per_token(sizes, merged),
         kv_bytes_per_token=_kv_bytes_per_token(merged, kv_heads, head_dim, dtype),
-        digest=_digest(folder, headers),
+        digest=digest_of(folder, headers),
     )
 
 
@@ -237,76 +229,6 @@ def _downloaded_folder(checkpoint: Mapping[str, Any]) -> Path | None:
 
     config = try_to_load_from_cache(checkpoint["hub_id"], "config.json", revision=checkpoint.get("revision"))
     return Path(config).parent if isinstance(config, str) else None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise EngineError(
-            FaultKind.checkpoint_missing,
-            f"no {path.name} in {path.parent}",
-            remedy="a checkpoint is a folder in mlx-lm's layout (mlx_lm.convert makes one)",
-        ) from error
-    except ValueError as error:
-        raise EngineError(
-            FaultKind.checkpoint_corrupt, f"{path}: not JSON ({error})", remedy="fetch the checkpoint again"
-        ) from error
-    if not isinstance(content, dict):
-        raise EngineError(FaultKind.checkpoint_corrupt, f"{path}: not an object", remedy="fetch the checkpoint again")
-    return content
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    """The files that mlx-lm loads, every shard that the index names among them."""
-    files = sorted(folder.glob("model*.safetensors"))
-    index = folder / "model.safetensors.index.json"
-    named = set(_read_json(index).get("weight_map", {}).values()) if index.is_file() else set()
-    missing = sorted(named - {file.name for file in files})
-    if missing or not files:
-        what = missing[0] if missing else "model*.safetensors"
-        raise EngineError(
-            FaultKind.checkpoint_missing, f"no {what} in {folder}", remedy="its download or conversion is incomplete"
-        )
-    return files
-
-
-def _read_header(file: Path) -> bytes:
-    """A safetensors file's header, after checking it against the file's size."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, framework="numpy"):
-            pass
-        with file.open("rb") as stream:
-            return stream.read(int.from_bytes(stream.read(8), "little"))
-    except (SafetensorError, OSError) as error:
-        raise EngineError(
-            FaultKind.checkpoint_corrupt,
-            f"{file}: {str(error).removeprefix('Error while deserializing header: ')}",
-            remedy="the file is cut short or damaged: fetch or convert it again",
-        ) from error
-
-
-def _require_tokenizer(folder: Path) -> None:
-    names = [file.name for file in folder.iterdir()]
-    if not any(fnmatch.filter(names, pattern) for pattern in _TOKENIZER_FILES):
-        raise EngineError(
-            FaultKind.checkpoint_missing,
-            f"no tokenizer in {folder}",
-            remedy="copy tokenizer.json and tokenizer_config.json of the original model into it",
-        )
-
-
-def _tensor_table(headers: Mapping[Path, bytes]) -> tuple[dict[str, int], dict[str, str]]:
-    """Of every tensor, its bytes and its dtype as safetensors names it."""
-    sizes, dtypes = {}, {}
-    for header in headers.values():
-        for name, entry in json.loads(header).items():
-            if name != "__metadata__":
-                begin, end = entry["data_offsets"]
-                sizes[name], dtypes[name] = end - begin, entry["dtype"]
-    return sizes, dtypes
 
 
 def _activation_dtype(dtypes: Mapping[str, str]) -> str | None:
@@ -359,28 +281,6 @@ def _kv_bytes_per_token(
     elif interval := config.get("full_attention_interval"):
         layers //= int(interval)
     return 2 * layers * kv_heads * head_dim * _DTYPE_BYTES[dtype]
-
-
-def _digest(folder: Path, headers: Mapping[Path, bytes]) -> str:
-    """Identity: sizes and headers of the weight files, both ends of their data, config.json and the tokenizer.
-
-    Headers alone would take two fine-tunes of one model for the same; reading all weights would cost minutes.
-    """
-    digest = hashlib.sha256()
-    for file, header in headers.items():
-        for part in (file.name.encode(), str(file.stat().st_size).encode(), header, *_both_ends(file, len(header) + 8)):
-            digest.update(hashlib.sha256(part).digest())
-    for name in ("config.json", "tokenizer.json"):
-        file = folder / name
-        digest.update(hashlib.sha256(file.read_bytes() if file.is_file() else b"").digest())
-    return digest.hexdigest()
-
-
-def _both_ends(file: Path, start: int) -> Iterable[bytes]:
-    with file.open("rb") as stream:
-        for position in (start, max(start, file.stat().st_size - _SAMPLE_BYTES)):
-            stream.seek(position)
-            yield stream.read(_SAMPLE_BYTES)
 
 
 def _describe_dummy(checkpoint: Mapping[str, Any]) -> CheckpointInfo:

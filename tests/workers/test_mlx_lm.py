@@ -16,7 +16,7 @@ from tests.workers import tiny
 from tests.workers.engine_contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers import dummies
 from workers.engines.base import TurnRequest
-from workers.engines.mlx_common import ConversationCache
+from workers.engines.mlx_cache import ConversationCache
 from workers.engines.mlx_lm import MlxLm, Settings
 from workers.errors import EngineError, FaultKind
 

@@ -1,4 +1,4 @@
-"""What the engines on mlx-lm share: loading, the prompt, the conversation's cache, and one generation.
+"""What the engines on mlx-lm share: sampler, prompt, and one generation over the conversation's cache.
 
 Nothing of mlx is imported before `load`.
 """
@@ -7,12 +7,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from workers.checkpoints import CheckpointInfo, describe, inspect, resolve
-from workers.dummies import DEFAULT_GROUP_SIZE, SHAPES, build_model, load_tokenizer
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
+from workers.engines.mlx_cache import ConversationCache
+from workers.engines.mlx_loading import LoadedModel, load_model
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
 
@@ -32,16 +31,6 @@ class Sampling:
     ignore_eos: bool = False
     chat_template: bool = True
     template_options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedModel:
-    """A model ready to run. mlx-lm's classes, which its packages do not type."""
-
-    model: Any
-    tokenizer: Any
-    info: CheckpointInfo
-    notes: tuple[str, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -196,170 +185,6 @@ def _synchronize() -> None:
 
     mx.synchronize(generation_stream)
     mx.synchronize()
-
-
-class ConversationCache:
-    """What one conversation has already processed: a prompt cache a model, and the tokens that are in it.
-
-    After a generation the models may hold different lengths of the same tokens: a draft model has not processed its own
-    last proposal, and no model a token that was sampled last in a verify step. The caches' own offsets tell.
-
-    Args:
-        makers: what makes an empty prompt cache of each model.
-    """
-
-    def __init__(self, makers: Sequence[Callable[[], list[Any]]]) -> None:
-        self._makers = makers
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything."""
-        self._parts = [make() for make in self._makers]
-        self._tokens: list[int] = []
-
-    @property
-    def layers(self) -> list[Any]:
-        """The prompt cache to hand to mlx-lm: of one model the list itself, since mlx-lm replaces entries of it when
-        it quantises; of two models both lists in one."""
-        if len(self._parts) == 1:
-            return self._parts[0]
-        return [layer for part in self._parts for layer in part]
-
-    def reuse(self, prompt_ids: Sequence[int]) -> int:
-        """Keep the longest common prefix with the prompt, trim the rest away, and return the prefix's length.
-
-        At least one token of the prompt is left to process. A cache that cannot be trimmed is reused only if all of it
-        is a prefix of the prompt; otherwise everything is forgotten.
-        """
-        from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
-
-        common = _common_prefix_length(self._tokens, prompt_ids)
-        held = [_held_tokens(part, len(self._tokens)) for part in self._parts]
-        kept = min(common, len(prompt_ids) - 1, *held)
-        for part, length in zip(self._parts, held, strict=True):
-            if length > kept and not can_trim_prompt_cache(part):
-                self.reset()
-                return 0
-            trim_prompt_cache(part, length - kept)
-        self._tokens = list(prompt_ids[:kept])
-        return kept
-
-    def extend(self, token_ids: Sequence[int]) -> None:
-        """The conversation is now these tokens, of which the caches hold as many as their offsets say."""
-        self._tokens = list(token_ids)
-
-
-def _held_tokens(part: Sequence[Any], fallback: int) -> int:
-    """Tokens in a model's cache. Caches without an offset (recurrent layers) hold all that was yielded."""
-    offsets = [int(layer.offset) for layer in part if isinstance(getattr(layer, "offset", None), int)]
-    return min([*offsets, fallback])
-
-
-def _common_prefix_length(left: Sequence[int], right: Sequence[int]) -> int:
-    length = 0
-    for one, other in zip(left, right, strict=False):
-        if one != other:
-            break
-        length += 1
-    return length
-
-
-def load_model(checkpoint: Mapping[str, Any]) -> LoadedModel:
-    """Model and tokenizer of a checkpoint's configuration, after checking all that can be checked without loading.
-
-    Raises:
-        EngineError: missing, corrupt, or not what the configuration says.
-    """
-    checkpoint = resolve(checkpoint)
-    if checkpoint["source"] == "dummy":
-        return _load_dummy(checkpoint)
-    folder = _obtain(checkpoint)
-    info = inspect(folder)
-    _require_bits(checkpoint, info)
-    return _load_folder(folder, checkpoint, info)
-
-
-def _obtain(checkpoint: Mapping[str, Any]) -> Path:
-    """The checkpoint's folder, downloaded or converted now if need be."""
-    if checkpoint["source"] == "hub":
-        return _download(checkpoint)
-    if checkpoint["source"] == "gguf":
-        from workers import gguf
-
-        return gguf.obtain(checkpoint)
-    return Path(checkpoint["path"])
-
-
-def _download(checkpoint: Mapping[str, Any]) -> Path:
-    """A hub checkpoint's snapshot: the files that mlx-lm's own loader takes, never a folder that has the same name."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    from mlx_lm.utils import DEFAULT_ALLOW_PATTERNS
-
-    hub_id, revision = checkpoint["hub_id"], checkpoint.get("revision")
-    try:
-        return Path(snapshot_download(hub_id, revision=revision, allow_patterns=DEFAULT_ALLOW_PATTERNS))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise EngineError(
-            FaultKind.checkpoint_missing,
-            f"hub checkpoint {hub_id} at revision {revision or 'main'}: {reason}",
-            remedy="check hub_id, revision and the network, or download it beforehand and use source=local",
-        ) from error
-
-
-def _require_bits(checkpoint: Mapping[str, Any], info: CheckpointInfo) -> None:
-    """A folder that is not what its configuration says would be measured under a wrong name."""
-    wanted = checkpoint.get("bits")
-    if wanted is not None and info.bits is not None and wanted != info.bits:
-        raise EngineError(
-            FaultKind.unsupported_setting,
-            f"checkpoint {checkpoint.get('name')}: bits={wanted}, but {info.path} has {info.bits}",
-            remedy="correct checkpoint.bits, or convert the checkpoint to other bits",
-        )
-
-
-def _load_folder(folder: Path, checkpoint: Mapping[str, Any], info: CheckpointInfo) -> LoadedModel:
-    import mlx.core as mx
-    from mlx_lm import load
-
-    try:
-        loaded: Any = load(str(folder))
-    except ValueError as error:  # an unknown architecture, weights that do not fit it, a broken tokenizer.json
-        raise EngineError(
-            FaultKind.load_failed,
-            f"{folder}: {str(error).splitlines()[0]}",
-            remedy="this mlx-lm may be too old for it, or the checkpoint is incomplete",
-        ) from error
-    model, tokenizer = loaded
-    notes = []
-    dtype = checkpoint.get("dtype") or info.dtype
-    if dtype != info.dtype:
-        model.set_dtype(getattr(mx, str(dtype)))
-        mx.eval(model.parameters())
-        notes.append(f"activations cast from {info.dtype} to {dtype}")
-    if dtype in ("bfloat16", "float16") and mx.default_device().type == mx.DeviceType.cpu:
-        notes.append(f"{dtype} on a CPU is about 10 times slower than float32; checkpoint.dtype=float32 casts")
-    return LoadedModel(model=model, tokenizer=tokenizer, info=info, notes=tuple(notes))
-
-
-def _load_dummy(checkpoint: Mapping[str, Any]) -> LoadedModel:
-    import mlx.core as mx
-
-    shape = SHAPES[checkpoint["shape"]]
-    model, _ = build_model(
-        shape,
-        bits=checkpoint.get("bits"),
-        group_size=checkpoint.get("group_size") or DEFAULT_GROUP_SIZE,
-        dtype=checkpoint.get("dtype") or "float32",
-        seed=0,
-    )
-    mx.eval(model.parameters())
-    info = describe(checkpoint)
-    if info is None:
-        raise EngineError(FaultKind.load_failed, f"dummy {checkpoint['shape']} cannot be described")
-    note = f"dummy: random weights in the shape of {checkpoint['shape']}; its text and acceptance mean nothing"
-    return LoadedModel(model=model, tokenizer=load_tokenizer(shape), info=info, notes=(note,))
 
 
 def make_sampler(sampling: Sampling, target: LoadedModel) -> Any:

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from workers.engines.base import LoadInfo, TurnRequest, parse_settings
-from workers.engines.mlx_common import MlxEngine, Turn, load_model
+from workers.engines.mlx_common import MlxEngine, Turn
+from workers.engines.mlx_loading import load_model
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
 
