@@ -7,32 +7,36 @@ first of these that applies:
     confounded       something besides the arms' declared settings differs within rounds
     underpowered     too few complete rounds to reach the level at all
     no_difference    the interval lies inside the equivalence margin
-    supported        the interval is clear of 1 and of the A/A floor
-    could_be_drift   none of these
+    supported        the interval is clear of 1 and of the A/A floor, and the difference stands out among all
+                     treatments of the run
+    could_be_drift   none of these; and always when the order was not drawn at random
 
 The floor is the interval of the control's second entry against its first: what two equal arms look like in this run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from orchestrator.comparability import Engagement, Reason, differences, engagement
+from orchestrator.carry_over import CarryOver, carry_over
+from orchestrator.comparability import DifferenceTable, EvidenceTable, Reason, Scope
 from orchestrator.effects import Effect, effect_of
+from orchestrator.family import best_arms, family_p_values
 from orchestrator.observations import (
+    ALL,
     LOWER_IS_FASTER,
     ArmSummary,
-    Scope,
     ScopeTrials,
+    Usable,
     arm_summaries,
     arms_in_order,
     measured_rows,
-    scope_trials,
     scopes_of,
 )
 from orchestrator.schedule import AA_LABEL, minimum_rounds
+from orchestrator.verdicts import WORDS, Case, decide
 
 METHOD_VERSION = "1"
 
@@ -52,13 +56,26 @@ class Comparison:
     ci_low: float | None
     ci_high: float | None
     p_value: float | None
+    family_p: float | None  # for the family of all treatments; None with one treatment only
     rounds: int  # complete ones
     wins: int | None  # rounds in which the treatment was the faster
     aa_ratio: float | None
     aa_low: float | None
     aa_high: float | None
     engaged_share: float | None  # of the treatment's generations that requested a mechanism
+    included: "Included | None"  # what it would be with the excluded trials; None when none was excluded
     reasons: tuple[Reason, ...]  # the deciding ones first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Included:
+    """The comparison with the trials that rules exclude."""
+
+    verdict: str
+    ratio: float | None
+    ci_low: float | None
+    ci_high: float | None
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +85,15 @@ class AaFloor:
     prompt_class: str | None
     turn: int | None
     effect: Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestSet:
+    """The arms not distinguishable from the best in one scope, the best first."""
+
+    prompt_class: str | None
+    turn: int | None
+    arms: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +108,8 @@ class AuditResult:
     seed: int
     comparisons: tuple[Comparison, ...]  # by treatment, over all first
     floors: tuple[AaFloor, ...]
+    best: tuple[BestSet, ...]  # over all first; no single best without the classes'
+    carry_over: CarryOver | None  # the largest; None: too few trials to tell
     arms: tuple[ArmSummary, ...]
     drift: float | None  # of the metric, last control run over the first, minus 1
     drift_reason: str | None  # why there is none
@@ -89,44 +117,73 @@ class AuditResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class _Run:
     """What all comparisons of an audit share."""
 
     control: str
+    treatments: tuple[str, ...]
     metric: str
     alpha: float
     margin: float
     seed: int
+    evidence: EvidenceTable
+    differences: DifferenceTable
+    carry_over: CarryOver | None
+    notes: Mapping[str, tuple[Reason, ...]]  # by arm: trials left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scoped:
+    """One scope's trials and what is computed of them for all treatments at once."""
+
+    scope: Scope
+    used: ScopeTrials
+    effects: Mapping[str, Effect | None]  # by label, AA_LABEL among them
+    family: Mapping[str, float]
 
 
 def audit(
     trials: pd.DataFrame, *, control: str, metric: str, alpha: float = 0.05, margin: float = 0.02, seed: int = 0
 ) -> AuditResult:
-    """Judge a run.
+    """Judge a run whose rounds were drawn at random.
 
     Args:
         trials: the run's rows of the view `trial_flat`, of every kind and status.
         control: the arm that the others are compared with.
         metric: the column to compare: a rate, or `ttft_s`, of which less is faster.
-        alpha: level of each comparison; intervals have confidence 1 - alpha.
+        alpha: level of each comparison and of each family; intervals have confidence 1 - alpha.
         margin: ratios between 1 - margin and 1 / (1 - margin) are called no difference.
         seed: of the exchanges drawn where there are too many to take all.
 
     Raises:
         ValueError: a column is missing, the metric is unknown, or the control is no arm of the run.
     """
-    question = _Question(control=control, metric=metric, alpha=alpha, margin=margin, seed=seed)
     measured = measured_rows(trials, metric)
     arms = arms_in_order(trials)
     if control not in arms:
         raise ValueError(f"control {control!r}: no such arm in the run; it has {arms}")
-    treatments = [arm for arm in arms if arm != control]
-    scoped = [(scope, scope_trials(measured, scope)) for scope in scopes_of(measured)]
-    floors = {scope: _effect(used, AA_LABEL, question) for scope, used in scoped}
+    usable = Usable.read(measured)
+    run = _Run(
+        control=control,
+        treatments=tuple(arm for arm in arms if arm != control),
+        metric=metric,
+        alpha=alpha,
+        margin=margin,
+        seed=seed,
+        evidence=EvidenceTable.read(measured),
+        differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
+        carry_over=carry_over(usable.trials(ALL), control=control, seed=seed),
+        notes={arm: _left_out(measured, arm) for arm in arms},
+    )
+    scopes = scopes_of(measured)
+    scoped = [_scoped(usable, scope, run) for scope in scopes]
+    included = None
+    if (measured["y"].notna() & ~measured["usable"]).any():
+        included = [_scoped(Usable.read(measured, include_excluded=True), scope, run) for scope in scopes]
     comparisons = tuple(
-        _compare(measured, used, scope, treatment, floors[scope], question)
-        for treatment in treatments
-        for scope, used in scoped
+        _compare(run, one, included[index] if included else None, treatment)
+        for treatment in run.treatments
+        for index, one in enumerate(scoped)
     )
     drift, drift_reason = run_drift(trials, control=control, metric=metric)
     return AuditResult(
@@ -137,12 +194,10 @@ def audit(
         margin=margin,
         seed=seed,
         comparisons=comparisons,
-        floors=tuple(
-            AaFloor(prompt_class=scope.prompt_class, turn=scope.turn, effect=effect)
-            for scope, effect in floors.items()
-            if effect is not None
-        ),
-        arms=arm_summaries(measured, [control, AA_LABEL, *treatments]),
+        floors=tuple(_floors(scoped)),
+        best=tuple(_best(run, one) for one in scoped),
+        carry_over=run.carry_over,
+        arms=arm_summaries(measured, [control, AA_LABEL, *run.treatments]),
         drift=drift,
         drift_reason=drift_reason,
         summary=_summary(comparisons, drift, metric),
@@ -170,63 +225,141 @@ def run_drift(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[float
     return float(np.exp(np.log(ratio).mean()) - 1.0), None
 
 
-def _effect(used: ScopeTrials, treatment: str, question: _Question) -> Effect | None:
-    series = used.pair(treatment, question.control)
-    return None if series is None else effect_of(series, alpha=question.alpha, seed=question.seed)
-
-
-def _compare(
-    measured: pd.DataFrame,
-    used: ScopeTrials,
-    scope: Scope,
-    treatment: str,
-    floor: Effect | None,
-    question: _Question,
-) -> Comparison:
-    rows = scope.of(measured)
-    effect = _effect(used, treatment, question)
-    ran = engagement(rows[rows["label"] == treatment], treatment)
-    control_ran = engagement(rows[rows["arm"] == question.control], question.control)
-    usable = rows[rows["usable"]]
-    confounders = differences(
-        usable[usable["label"] == treatment], usable[usable["label"] == question.control], question.metric
+def _scoped(usable: Usable, scope: Scope, run: _Run) -> _Scoped:
+    used = usable.trials(scope)
+    family: Mapping[str, float] = {}
+    if len(run.treatments) > 1:
+        family = family_p_values(used, treatments=run.treatments, control=run.control, alpha=run.alpha, seed=run.seed)
+    return _Scoped(
+        scope=scope,
+        used=used,
+        effects={label: _effect(used, label, run) for label in (AA_LABEL, *run.treatments)},
+        family=family,
     )
-    verdict, reasons = _decide(effect, floor, (ran, control_ran), confounders, question)
-    notes = (*ran.notes, *control_ran.notes, *_left_out(rows, (treatment, question.control)))
+
+
+def _effect(used: ScopeTrials, label: str, run: _Run) -> Effect | None:
+    series = used.pair(label, run.control)
+    return None if series is None else effect_of(series, alpha=run.alpha, seed=run.seed)
+
+
+def _floors(scoped: Sequence[_Scoped]) -> Sequence[AaFloor]:
+    return [
+        AaFloor(prompt_class=one.scope.prompt_class, turn=one.scope.turn, effect=effect)
+        for one in scoped
+        if (effect := one.effects[AA_LABEL]) is not None
+    ]
+
+
+def _best(run: _Run, one: _Scoped) -> BestSet:
+    """With too few rounds to tell any two arms apart, all of them."""
+    ratios = {run.control: 1.0}
+    ratios |= {arm: effect.ratio for arm in run.treatments if (effect := one.effects[arm]) is not None}
+    rounds = [effect.rounds for arm in run.treatments if (effect := one.effects[arm]) is not None]
+    arms = tuple(ratios)
+    if rounds and min(rounds) >= minimum_rounds(run.alpha):
+        arms = best_arms(
+            one.used,
+            ratios=ratios,
+            lower_is_better=run.metric in LOWER_IS_FASTER,
+            alpha=run.alpha,
+            seed=run.seed,
+        )
+    return BestSet(prompt_class=one.scope.prompt_class, turn=one.scope.turn, arms=arms)
+
+
+def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) -> Comparison:
+    scope, effect, floor = one.scope, one.effects[treatment], one.effects[AA_LABEL]
+    ran = run.evidence.engagement(treatment, scope)
+    control_ran = run.evidence.engagement(run.control, scope)
+    verdict, reasons = decide(_case(run, one, treatment))
+    notes = (*ran.notes, *control_ran.notes, *_carry_over_note(run, reasons))
+    if scope == ALL:
+        notes += (*run.notes[treatment], *run.notes[run.control])
     return Comparison(
         treatment=treatment,
-        control=question.control,
+        control=run.control,
         prompt_class=scope.prompt_class,
         turn=scope.turn,
-        metric=question.metric,
+        metric=run.metric,
         verdict=verdict,
-        direction=_direction(effect, question.metric) if verdict == "supported" else None,
+        direction=_direction(effect, run.metric) if effect and verdict == "supported" else None,
         ratio=effect.ratio if effect else None,
-        **_bounds(effect),
+        ci_low=_low(effect),
+        ci_high=_high(effect),
         p_value=effect.p_value if effect else None,
+        family_p=one.family.get(treatment),
         rounds=effect.rounds if effect else 0,
-        wins=_wins(effect, question.metric),
+        wins=_wins(effect, run.metric),
         aa_ratio=floor.ratio if floor else None,
-        aa_low=_bounds(floor)["ci_low"],
-        aa_high=_bounds(floor)["ci_high"],
+        aa_low=_low(floor),
+        aa_high=_high(floor),
         engaged_share=ran.share,
+        included=_included(run, included, treatment) if included else None,
         reasons=(*reasons, *notes),
     )
 
 
-def _bounds(effect: Effect | None) -> dict[str, float | None]:
-    """None where too few rounds leave the interval open."""
-    if effect is None:
-        return {"ci_low": None, "ci_high": None}
-    return {
-        "ci_low": effect.ci_low if effect.ci_low > 0 else None,
-        "ci_high": effect.ci_high if np.isfinite(effect.ci_high) else None,
-    }
+def _case(run: _Run, one: _Scoped, treatment: str) -> Case:
+    effect = one.effects[treatment]
+    arms = (treatment, run.control)
+    return Case(
+        effect=effect,
+        floor=one.effects[AA_LABEL],
+        idle=tuple(reason for arm in arms for reason in run.evidence.engagement(arm, one.scope).reasons),
+        confounders=run.differences.confounders(treatment, one.scope),
+        family_p=one.family.get(treatment),
+        family_size=len(run.treatments),
+        carry_over=_carry_over_doubt(run, effect),
+        alpha=run.alpha,
+        margin=run.margin,
+    )
 
 
-def _direction(effect: Effect | None, metric: str) -> str | None:
-    if effect is None:
+def _included(run: _Run, one: _Scoped, treatment: str) -> Included:
+    effect = one.effects[treatment]
+    return Included(
+        verdict=decide(_case(run, one, treatment))[0],
+        ratio=effect.ratio if effect else None,
+        ci_low=_low(effect),
+        ci_high=_high(effect),
+        rounds=effect.rounds if effect else 0,
+    )
+
+
+def _carry_over_doubt(run: _Run, effect: Effect | None) -> Reason | None:
+    """A carry-over at least as large as the effect could have made it."""
+    found = run.carry_over
+    if found is None or effect is None or not found.matters:
         return None
+    return _carry_over_reason(found) if abs(np.log(found.ratio)) >= abs(np.log(effect.ratio)) else None
+
+
+def _carry_over_note(run: _Run, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+    found = run.carry_over
+    if found is None or not found.matters or any(reason.code == "carry_over" for reason in reasons):
+        return ()
+    return (_carry_over_reason(found),)
+
+
+def _carry_over_reason(found: CarryOver) -> Reason:
+    text = (
+        f"after {found.after} the next trial's value is {found.ratio:.3f} of what it is after others"
+        f" (p = {found.p_value:.3f}): add a cooldown, or interleave by workload"
+    )
+    return Reason(code="carry_over", text=text)
+
+
+def _low(effect: Effect | None) -> float | None:
+    """None where too few rounds leave the interval open."""
+    return effect.ci_low if effect and effect.ci_low > 0 else None
+
+
+def _high(effect: Effect | None) -> float | None:
+    return effect.ci_high if effect and np.isfinite(effect.ci_high) else None
+
+
+def _direction(effect: Effect, metric: str) -> str:
     return "faster" if (effect.ratio > 1) != (metric in LOWER_IS_FASTER) else "slower"
 
 
@@ -236,70 +369,16 @@ def _wins(effect: Effect | None, metric: str) -> int | None:
     return effect.losses if metric in LOWER_IS_FASTER else effect.wins
 
 
-def _decide(
-    effect: Effect | None,
-    floor: Effect | None,
-    ran: Sequence[Engagement],
-    confounders: Sequence[Reason],
-    question: _Question,
-) -> tuple[str, tuple[Reason, ...]]:
-    """The verdict and what decided it."""
-    if idle := tuple(reason for arm in ran for reason in arm.reasons):
-        return "not_engaged", idle
-    if confounders:
-        return "confounded", tuple(confounders)
-    needed = minimum_rounds(question.alpha)
-    if effect is None or effect.rounds < needed:
-        complete = effect.rounds if effect else 0
-        text = f"{complete} complete rounds; a level of {question.alpha:g} needs {needed}"
-        return "underpowered", (Reason(code="too_few_rounds", text=text),)
-    return _weigh(effect, floor, question)
-
-
-def _weigh(effect: Effect, floor: Effect | None, question: _Question) -> tuple[str, tuple[Reason, ...]]:
-    interval = f"{effect.ci_low:.3f} to {effect.ci_high:.3f}"
-    if effect.ci_low > 1 - question.margin and effect.ci_high < 1 / (1 - question.margin):
-        text = f"the interval {interval} lies inside the margin of {question.margin:.1%}"
-        return "no_difference", (Reason(code="inside_margin", text=text),)
-    against = []
-    if effect.ci_low <= 1 <= effect.ci_high:
-        against.append(Reason(code="interval_includes_1", text=f"the interval {interval} includes 1"))
-    if floor is None:
-        note = Reason(code="no_floor", text="the control was not entered twice: no A/A floor to be clear of")
-    else:
-        band = f"{floor.ci_low:.3f} to {floor.ci_high:.3f}"
-        note = Reason(code="clear_of_floor", text=f"the interval {interval} is clear of the A/A floor {band}")
-        if effect.ci_low <= floor.ci_high and floor.ci_low <= effect.ci_high:
-            against.append(Reason(code="inside_floor", text=f"the interval {interval} overlaps the A/A floor {band}"))
-    if against:
-        return "could_be_drift", tuple(against)
-    clear = Reason(code="clear_of_1", text=f"the interval {interval} is clear of 1")
-    return "supported", (clear, note)
-
-
-def _left_out(rows: pd.DataFrame, labels: Sequence[str]) -> tuple[Reason, ...]:
-    """How many trials of the two arms are not used, and why."""
-    notes = []
-    for label in labels:
-        unused = rows[(rows["label"] == label) & ~rows["usable"]].drop_duplicates("sequence")
-        if unused.empty:
-            continue
-        why = unused["excluded_reason"].astype(object).where(unused["excluded_reason"].notna(), unused["status"])
-        if "error_kind" in unused.columns:
-            why = unused["error_kind"].astype(object).where(unused["error_kind"].notna(), why)
-        counts = ", ".join(f"{count} {name}" for name, count in why.value_counts().items())
-        notes.append(Reason(code="left_out", text=f"{label}: {len(unused)} trials left out ({counts})"))
-    return tuple(notes)
-
-
-_WORDS = {
-    "supported": "supported",
-    "no_difference": "no difference",
-    "could_be_drift": "could be drift",
-    "not_engaged": "not engaged",
-    "confounded": "confounded",
-    "underpowered": "underpowered",
-}
+def _left_out(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
+    """How many of the arm's trials are not used, and why."""
+    unused = measured[(measured["label"] == arm) & ~measured["usable"]].drop_duplicates("sequence")
+    if unused.empty:
+        return ()
+    why = unused["excluded_reason"].astype(object).where(unused["excluded_reason"].notna(), unused["status"])
+    if "error_kind" in unused.columns:
+        why = unused["error_kind"].astype(object).where(unused["error_kind"].notna(), why)
+    counts = ", ".join(f"{count} {name}" for name, count in why.value_counts().items())
+    return (Reason(code="left_out", text=f"{arm}: {len(unused)} trials left out ({counts})"),)
 
 
 def _summary(comparisons: Sequence[Comparison], drift: float | None, metric: str) -> str:
@@ -313,8 +392,8 @@ def _summary(comparisons: Sequence[Comparison], drift: float | None, metric: str
 
 
 def _sentence(one: Comparison) -> str:
-    head = f"{one.treatment} against {one.control}: {_WORDS[one.verdict]}"
-    if one.verdict in ("not_engaged", "confounded", "underpowered"):
+    head = f"{one.treatment} against {one.control}: {WORDS[one.verdict]}"
+    if one.ratio is None or one.ci_low is None or one.ci_high is None or one.verdict in ("not_engaged", "confounded"):
         return f"{head}; {'; '.join(reason.text for reason in one.reasons[:2])}."
     figure = f"{one.ratio:.3f}x ({one.ci_low:.3f} to {one.ci_high:.3f}) in {one.rounds} rounds"
     return f"{head}{', ' + one.direction if one.direction else ''}, {figure}."

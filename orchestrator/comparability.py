@@ -1,12 +1,20 @@
 """Did the arm's mechanism run, and does anything besides its declared settings differ from the control? Pure.
 
 Each finding is a reason: a code for programs, words for people. Two arms are compared round by round, so a version that
-changed in the middle of a run for all of them is no difference.
+changed in the middle of a run for all of them is no difference. Everything is read out of the frame once; a question
+about one arm in one scope is then a look into arrays.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
+
+Flags = npt.NDArray[np.bool_]
+Words = npt.NDArray[np.object_]
 
 # How far the completions' lengths may differ, as a share, before a metric is not comparable. An end-to-end rate spreads
 # the prompt's processing over the tokens, so any difference moves it. A decode rate only sees the context grow.
@@ -22,6 +30,7 @@ _ENVIRONMENT = {
     "python": "Python version",
     "power_source": "power source",
 }
+_PAIRED_BY = ["round", "prompt_id", "turn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +42,23 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a comparison is about; None: all."""
+
+    prompt_class: str | None = None
+    turn: int | None = None
+
+    def holds(self, prompt_class: Words, turn: Words) -> Flags:
+        """Which rows belong to it."""
+        inside = np.ones(len(prompt_class), dtype=bool)
+        if self.prompt_class is not None:
+            inside &= prompt_class == self.prompt_class
+        if self.turn is not None:
+            inside &= turn == self.turn
+        return inside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engagement:
     """What the evidence says of an arm's generations."""
 
@@ -41,88 +67,147 @@ class Engagement:
     notes: tuple[Reason, ...]
 
 
-def engagement(rows: pd.DataFrame, arm: str) -> Engagement:
-    """Judge an arm's measured generations, the invalid ones included: a trial without evidence must not hide."""
-    rows = rows[rows["status"].isin(["done", "invalid"])]
-    requested = _flag(rows["requested"])
-    engaged = _flag(rows["engaged"])
-    asked = int(requested.sum())
-    reasons = []
-    if stray := int((~requested & engaged).sum()):
-        reasons.append(
-            Reason(
-                code="unrequested_mechanism",
-                text=f"{arm}: a mechanism ran unasked in {stray} of {len(rows)} generations",
-            )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceTable:
+    """Measured generations, those of invalid trials included: a trial without evidence must not hide."""
+
+    arm: Words
+    prompt_class: Words
+    turn: Words
+    requested: Flags
+    engaged: Flags
+    known: Flags
+    useless: Flags
+
+    @classmethod
+    def read(cls, measured: pd.DataFrame) -> Self:
+        rows = measured[measured["status"].isin(["done", "invalid"])]
+        engaged = _flag(rows["engaged"])
+        useful = rows["useful"] if "useful" in rows.columns else pd.Series(pd.NA, index=rows.index)
+        return cls(
+            arm=words(rows["arm"]),
+            prompt_class=words(rows["prompt_class"]),
+            turn=words(rows["turn"]),
+            requested=_flag(rows["requested"]),
+            engaged=engaged,
+            known=rows["engaged"].notna().to_numpy(dtype=bool),
+            useless=engaged & useful.notna().to_numpy(dtype=bool) & ~_flag(useful),
         )
-    if not asked:
-        return Engagement(share=None, reasons=tuple(reasons), notes=())
-    known = rows["engaged"].notna().to_numpy(dtype=bool)
-    if idle := int((requested & known & ~engaged).sum()):
-        reasons.append(Reason(code="not_engaged", text=f"{arm}: not engaged in {idle} of {asked} generations"))
-    if unknown := int((requested & ~known).sum()):
-        text = f"{arm}: no evidence either way in {unknown} of {asked} generations"
-        reasons.append(Reason(code="engagement_unknown", text=text))
-    share = float((requested & engaged).sum()) / asked
-    return Engagement(share=share, reasons=tuple(reasons), notes=_useless(rows, arm, asked))
+
+    def engagement(self, arm: str, scope: Scope) -> Engagement:
+        """Judge one arm in one scope."""
+        rows = (self.arm == arm) & scope.holds(self.prompt_class, self.turn)
+        asked = int((rows & self.requested).sum())
+        counted = {
+            "unrequested_mechanism": rows & ~self.requested & self.engaged,
+            "not_engaged": rows & self.requested & self.known & ~self.engaged,
+            "engagement_unknown": rows & self.requested & ~self.known,
+        }
+        said = {
+            "unrequested_mechanism": f"a mechanism ran unasked in {{}} of {int(rows.sum())} generations",
+            "not_engaged": f"not engaged in {{}} of {asked} generations",
+            "engagement_unknown": f"no evidence either way in {{}} of {asked} generations",
+        }
+        useless = int((rows & self.requested & self.useless).sum())
+        note = f"{arm}: engaged, but nothing accepted in {useless} of {asked} generations"
+        return Engagement(
+            share=float((rows & self.requested & self.engaged).sum()) / asked if asked else None,
+            reasons=tuple(
+                Reason(code=code, text=f"{arm}: {said[code].format(int(found.sum()))}")
+                for code, found in counted.items()
+                if found.any()
+            ),
+            notes=(Reason(code="not_useful", text=note),) if useless else (),
+        )
 
 
-def _useless(rows: pd.DataFrame, arm: str, asked: int) -> tuple[Reason, ...]:
-    if "useful" not in rows.columns:
-        return ()
-    useless = int((_flag(rows["engaged"]) & rows["useful"].notna() & ~_flag(rows["useful"])).sum())
-    if not useless:
-        return ()
-    return (
-        Reason(code="not_useful", text=f"{arm}: engaged, but nothing accepted in {useless} of {asked} generations"),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Check:
+    code: str
+    words: str
+    differ: Flags
+    left: Words
+    right: Words
 
 
-def _flag(column: "pd.Series[bool]") -> "pd.Series[bool]":
-    return column.astype("boolean").fillna(value=False).astype(bool)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceTable:
+    """Every usable generation beside the control's of the same round, prompt and turn."""
+
+    label: Words
+    prompt_class: Words
+    turn: Words
+    prompt_id: Words
+    checks: tuple[_Check, ...]
+
+    @classmethod
+    def read(cls, usable: pd.DataFrame, *, control: str, metric: str) -> Self:
+        of_control = usable[usable["label"] == control].drop_duplicates(_PAIRED_BY)
+        pairs = usable.merge(of_control, on=_PAIRED_BY, suffixes=("", "_control"))
+        return cls(
+            label=words(pairs["label"]),
+            prompt_class=words(pairs["prompt_class"]),
+            turn=words(pairs["turn"]),
+            prompt_id=words(pairs["prompt_id"]),
+            checks=tuple(_checks(pairs, metric)),
+        )
+
+    def confounders(self, label: str, scope: Scope) -> tuple[Reason, ...]:
+        """What differs between one arm and the control besides the arms' declared settings."""
+        rows = (self.label == label) & scope.holds(self.prompt_class, self.turn)
+        return tuple(self._reason(check, rows) for check in self.checks if (rows & check.differ).any())
+
+    def _reason(self, check: _Check, rows: Flags) -> Reason:
+        where = np.flatnonzero(rows & check.differ)
+        first = where[0]
+        text = (
+            f"{check.words} in {len(where)} of {int(rows.sum())} generations: {check.left[first]} against"
+            f" {check.right[first]}, first for prompt {self.prompt_id[first]}"
+        )
+        return Reason(code=check.code, text=text)
 
 
-def differences(treatment: pd.DataFrame, control: pd.DataFrame, metric: str) -> tuple[Reason, ...]:
-    """What differs besides the arms' declared settings, over the rounds that hold both. Each is a confounder."""
-    by_trial = _paired(treatment, control, ["round"])
-    found = [_unequal(by_trial, column, words) for column, words in _ENVIRONMENT.items() if column in treatment.columns]
-    if "engine_version" in treatment.columns and "engine" in treatment.columns:
-        same_engine = by_trial[by_trial["engine_t"] == by_trial["engine_c"]]
-        found.append(_unequal(same_engine, "engine_version", "engine version"))
-    by_generation = _paired(treatment, control, ["round", "prompt_id", "turn"])
-    found.append(_unequal_counts(by_generation, "prompt_tokens", "prompt token", 0.0))
+def _checks(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
+    for column, name in _ENVIRONMENT.items():
+        if column in pairs.columns:
+            yield _unequal(pairs, column, name)
+    if "engine" in pairs.columns and "engine_version" in pairs.columns:
+        same_engine = words(pairs["engine"]) == words(pairs["engine_control"])
+        yield _unequal(pairs, "engine_version", "engine version", among=same_engine)
+    yield _unequal_counts(pairs, "prompt_tokens", "prompt token counts differ", 0.0)
     if metric in LENGTH_TOLERANCE:
         tolerance = LENGTH_TOLERANCE[metric]
-        found.append(_unequal_counts(by_generation, "completion_tokens", "completion token", tolerance))
-    return tuple(reason for reason in found if reason is not None)
+        yield _unequal_counts(pairs, "completion_tokens", "completion token counts differ", tolerance)
 
 
-def _paired(treatment: pd.DataFrame, control: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    return treatment.drop_duplicates(keys).merge(control.drop_duplicates(keys), on=keys, suffixes=("_t", "_c"))
+def _unequal(pairs: pd.DataFrame, column: str, name: str, *, among: Flags | None = None) -> _Check:
+    """Both recorded, and not equal: what was not recorded is not known to differ."""
+    left, right = words(pairs[column]), words(pairs[f"{column}_control"])
+    differ = np.array([a is not None and b is not None and a != b for a, b in zip(left, right, strict=True)], bool)
+    if among is not None:
+        differ &= among
+    return _Check(code=f"{column}_differs", words=f"{name} differs", differ=differ, left=left, right=right)
 
 
-def _unequal(pairs: pd.DataFrame, column: str, words: str) -> Reason | None:
-    left, right = pairs[f"{column}_t"], pairs[f"{column}_c"]
-    differ = left.notna() & right.notna() & (left != right).fillna(value=False)
-    if not differ.any():
-        return None
-    first = pairs[differ].iloc[0]
-    text = (
-        f"{words} differs in {int(differ.sum())} of {len(pairs)} rounds: {first[f'{column}_t']} against"
-        f" {first[f'{column}_c']}"
+def _unequal_counts(pairs: pd.DataFrame, column: str, name: str, tolerance: float) -> _Check:
+    left, right = (pairs[key].astype("float64").to_numpy() for key in (column, f"{column}_control"))
+    differ = np.abs(left - right) > tolerance * np.maximum(left, right)
+    return _Check(
+        code=f"{column}_differ",
+        words=name,
+        differ=differ,
+        left=words(pairs[column]),
+        right=words(pairs[f"{column}_control"]),
     )
-    return Reason(code=f"{column}_differs", text=text)
 
 
-def _unequal_counts(pairs: pd.DataFrame, column: str, words: str, tolerance: float) -> Reason | None:
-    left, right = (pairs[f"{column}_{side}"].astype("float64") for side in "tc")
-    larger = left.where(left >= right, right)
-    differ = (left - right).abs() > tolerance * larger
-    if not differ.any():
-        return None
-    first = pairs[differ].iloc[0]
-    text = (
-        f"{words} counts differ in {int(differ.sum())} of {len(pairs)} generations: {first[f'{column}_t']} against"
-        f" {first[f'{column}_c']} for prompt {first['prompt_id']}"
-    )
-    return Reason(code=f"{column}_differ", text=text)
+def words(column: "pd.Series[Any]") -> Words:
+    """The column as plain objects, None where it is missing."""
+    plain = column.astype(object)
+    found: Words = plain.where(column.notna(), None).to_numpy(dtype=object)
+    return found
+
+
+def _flag(column: "pd.Series[Any]") -> Flags:
+    found: Flags = column.astype("boolean").fillna(value=False).to_numpy(dtype=bool)
+    return found

@@ -56,14 +56,55 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LevelFit:
+    """What is taken out of a series of n values before its labels are looked at: drift, arms' and prompts' levels."""
+
+    levels: Floats  # (n - 1, k) differences of the levels; the first column is the constant drift
+    solver: Floats  # (k, n - 1) its pseudo-inverse
+
+    def slot_scores(self, values: Floats) -> Floats:
+        """How far each value stands out from its neighbours, clipped, for each column of values (n, m): (n, m).
+
+        An arm's score is the sum over its slots. It depends on nothing but the values and the fitted levels.
+        """
+        residual = self.residuals(np.diff(values, axis=0))
+        score = np.clip(residual / self._scale(residual), -HUBER_TEST, HUBER_TEST)
+        edge = np.zeros((1, values.shape[1]))
+        scores: Floats = np.concatenate([edge, score]) - np.concatenate([score, edge])
+        return scores
+
+    def residuals(self, differences: Floats) -> Floats:
+        """Residuals of the robust fit of all columns at once, by Huber's algorithm with modified residuals.
+
+        Least squares first; then, in each step, the residuals are clipped and fitted again. The solver stays the same,
+        so that a column costs two products a step.
+        """
+        residual: Floats = differences - self.levels @ (self.solver @ differences)
+        for step in range(FIT_STEPS):
+            if step % 3 == 0:
+                bound = HUBER_FIT * self._scale(residual)
+            residual = residual - self.levels @ (self.solver @ np.clip(residual, -bound, bound))
+        return residual
+
+    def _scale(self, residual: Floats) -> Floats:
+        """Of each column: the median of |e|, the k smallest left out, because a fit can make so many of them vanish
+        (Maronna, Martin and Yohai 2006, section 4.4.2). The mean where even that is 0."""
+        sizes = np.abs(residual)
+        fitted = min(self.levels.shape[1], len(sizes) - 1)
+        middle = fitted + (len(sizes) - fitted) // 2
+        median = np.partition(sizes, middle, axis=0)[middle] / NORMAL_MAD
+        scale: Floats = np.where(median > SMALL, median, np.maximum(sizes.mean(axis=0), SMALL))
+        return scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """One comparison, ready to be tested for any effect: n values of which 2 R belong to the two arms."""
 
     y: Floats  # (n,) log values in time order
     coding: Floats  # (n,) +1/2 treatment, -1/2 control, 0 others
     slots: Integers  # (2 R,) places of the two arms' values, round by round
-    levels: Floats  # (n - 1, k) differences of the levels that the fit removes; the first column is the drift
-    solver: Floats  # (k, n - 1) its pseudo-inverse
+    fit: LevelFit  # with treatment and control as one arm
 
     @property
     def rounds(self) -> int:
@@ -150,9 +191,7 @@ def make_series(y: Floats, *, rounds: Integers, arms: Integers, prompts: Integer
     # Stable, so that a round's two values stay in time order.
     places = np.flatnonzero(coding)
     slots = places[np.argsort(rounds[places], kind="stable")]
-    levels = _levels(np.maximum(arms, 1), rounds, prompts)
-    solver = np.linalg.pinv(levels.T @ levels, hermitian=True) @ levels.T
-    return Series(y=y, coding=coding, slots=slots, levels=levels, solver=solver)
+    return Series(y=y, coding=coding, slots=slots, fit=fit_levels(np.maximum(arms, 1), rounds, prompts))
 
 
 def _check(frame: pd.DataFrame, treatment: str, control: str) -> None:
@@ -177,8 +216,8 @@ def _check(frame: pd.DataFrame, treatment: str, control: str) -> None:
         raise ValueError("rows are not in time order: positions fall within a round; sort the frame by time")
 
 
-def _levels(arms: Integers, rounds: Integers, prompts: Integers | None) -> Floats:
-    """Differences of indicator columns: a constant drift, arms and prompts; treatment and control are one arm here."""
+def fit_levels(arms: Integers, rounds: Integers, prompts: Integers | None) -> LevelFit:
+    """The fit of arms' and prompts' levels, one element a trial in time order; arms under test share a number."""
     columns = [np.ones((len(arms) - 1, 1))]
     if prompts is None:
         columns.append(_indicator_steps(arms))
@@ -186,7 +225,8 @@ def _levels(arms: Integers, rounds: Integers, prompts: Integers | None) -> Float
         columns.append(_indicator_steps(arms * (prompts.max() + 1) + prompts))
     else:
         columns += [_indicator_steps(arms), _indicator_steps(prompts)]
-    return np.concatenate(columns, axis=1)
+    levels = np.concatenate(columns, axis=1)
+    return LevelFit(levels=levels, solver=np.linalg.pinv(levels.T @ levels, hermitian=True) @ levels.T)
 
 
 def _rounds_of_rarest(prompts: Integers, rounds: Integers) -> int:
@@ -223,10 +263,7 @@ def exchanges(rounds: int, seed: int) -> Floats:
 def round_scores(series: Series, effects: Floats) -> Floats:
     """What each round contributes to U for each candidate effect, shape (R, len(effects)); see the module's text."""
     shifted = series.y[:, None] - effects[None, :] * series.coding[:, None]
-    residual = _fit_residuals(series, np.diff(shifted, axis=0))
-    score = np.clip(residual / _scale(residual, series.levels.shape[1]), -HUBER_TEST, HUBER_TEST)
-    edge = np.zeros((1, len(effects)))
-    of_slot = np.concatenate([edge, score]) - np.concatenate([score, edge])
+    of_slot = series.fit.slot_scores(shifted)
     signed = of_slot[series.slots] * series.coding[series.slots][:, None]
     contributions: Floats = signed.reshape(series.rounds, 2, -1).sum(axis=1)
     return contributions
@@ -237,31 +274,6 @@ def p_values(series: Series, effects: Floats, signs: Floats) -> Floats:
     sizes = np.abs(signs @ round_scores(series, effects))
     shares: Floats = (sizes >= sizes[0] - _tolerance(series)).mean(axis=0)
     return shares
-
-
-def _fit_residuals(series: Series, differences: Floats) -> Floats:
-    """Residuals of the robust fit of all columns at once, by Huber's algorithm with modified residuals.
-
-    Least squares first; then, in each step, the residuals are clipped and fitted again. The solver stays the same, so
-    that a column costs two products a step.
-    """
-    residual: Floats = differences - series.levels @ (series.solver @ differences)
-    for step in range(FIT_STEPS):
-        if step % 3 == 0:
-            bound = HUBER_FIT * _scale(residual, series.levels.shape[1])
-        residual = residual - series.levels @ (series.solver @ np.clip(residual, -bound, bound))
-    return residual
-
-
-def _scale(residual: Floats, fitted: int) -> Floats:
-    """Of each column: the median of |e|, the `fitted` smallest left out, because a fit can make so many of them vanish
-    (Maronna, Martin and Yohai 2006, section 4.4.2). The mean where even that is 0."""
-    sizes = np.abs(residual)
-    fitted = min(fitted, len(sizes) - 1)
-    middle = fitted + (len(sizes) - fitted) // 2
-    median = np.partition(sizes, middle, axis=0)[middle] / NORMAL_MAD
-    scale: Floats = np.where(median > SMALL, median, np.maximum(sizes.mean(axis=0), SMALL))
-    return scale
 
 
 def _tolerance(series: Series) -> float:

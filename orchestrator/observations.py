@@ -4,13 +4,14 @@ The frame is that of the view `trial_flat`: one row a generation. A trial's valu
 all) is the geometric mean over its generations there, so that every prompt weighs the same whatever its speed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from orchestrator.comparability import Scope, Words, words
 from orchestrator.effects import Floats, Integers, Series, make_series
 from orchestrator.schedule import AA_LABEL
 
@@ -36,21 +37,6 @@ _REQUIRED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """What a comparison is about; None: all."""
-
-    prompt_class: str | None = None
-    turn: int | None = None
-
-    def of(self, rows: pd.DataFrame) -> pd.DataFrame:
-        if self.prompt_class is not None:
-            rows = rows[rows["prompt_class"] == self.prompt_class]
-        if self.turn is not None:
-            rows = rows[rows["turn"] == self.turn]
-        return rows
-
-
 ALL = Scope()
 
 
@@ -60,8 +46,12 @@ class ScopeTrials:
 
     y: Floats  # log of the trial's value
     rounds: Integers
-    labels: npt.NDArray[np.object_]  # arms' names, and AA_LABEL for the control's second entry
+    labels: Words  # arms' names, and AA_LABEL for the control's second entry
     prompts: Integers | None  # what each round was about, numbered; None when all rounds hold the same prompts
+
+    def shares_rounds(self, first: str, second: str) -> bool:
+        """Whether some round holds both labels."""
+        return bool(np.isin(self.rounds[self.labels == first], self.rounds[self.labels == second]).any())
 
     def pair(self, treatment: str, control: str) -> Series | None:
         """The comparison of two labels over the rounds that hold both; None when there are none."""
@@ -80,7 +70,7 @@ class ScopeTrials:
 
 
 def measured_rows(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The rows of the rounds' newest attempts in time order, with `label` and, where it can be used, log `y`.
+    """The rows of the rounds' newest attempts in time order, with `label`, `usable`, and log `y` where it was measured.
 
     Raises:
         ValueError: a column is missing, or the metric is unknown.
@@ -94,11 +84,11 @@ def measured_rows(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
         rows = rows[rows["attempt"] == rows.groupby("round")["attempt"].transform("max")]
     is_aa = rows["is_aa"].fillna(value=False).astype(bool)
     value = rows[metric].astype("float64")
-    usable = (rows["status"] == "done") & rows["excluded_reason"].isna() & np.isfinite(value) & (value > 0)
+    measurable = np.isfinite(value) & (value > 0) & rows["status"].isin(["done", "excluded"])
     rows = rows.assign(
         label=rows["arm"].astype(object).where(~is_aa, AA_LABEL),
-        usable=usable.astype(bool),
-        y=np.log(value.where(usable.astype(bool), np.nan)),
+        usable=measurable & (rows["status"] == "done").astype(bool) & rows["excluded_reason"].isna(),
+        y=np.log(value.where(measurable.astype(bool), np.nan)),
     )
     # Down to the prompt, so that sums are taken in one order whatever order the rows came in.
     return rows.sort_values(["round", "position", "prompt_id", "turn"], kind="stable")
@@ -121,29 +111,63 @@ def scopes_of(measured: pd.DataFrame) -> list[Scope]:
     return scopes
 
 
-def scope_trials(measured: pd.DataFrame, scope: Scope) -> ScopeTrials:
-    """The scope's usable trials. A trial that lacks a generation which others of its round have is left out."""
-    rows = scope.of(measured[measured["usable"]])
-    prompt_of_round = _prompt_of_round(rows)
-    grouped = rows.groupby(["round", "label"], sort=False)
-    values = grouped["y"].agg(["mean", "size"]).reset_index()
-    values = values[values["size"] == values.groupby("round")["size"].transform("max")]
-    rounds = values["round"].to_numpy(dtype=np.intp)
-    return ScopeTrials(
-        y=values["mean"].to_numpy(dtype=np.float64),
-        rounds=rounds,
-        labels=values["label"].to_numpy(dtype=object),
-        prompts=None if prompt_of_round is None else np.asarray(prompt_of_round.loc[rounds], dtype=np.intp),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usable:
+    """The usable generations in time order, one element a generation."""
+
+    y: Floats  # log of the metric
+    rounds: Integers
+    labels: Words
+    prompt_id: Words
+    prompt_class: Words
+    turn: Words
+
+    @classmethod
+    def read(cls, measured: pd.DataFrame, *, include_excluded: bool = False) -> Self:
+        rows = measured[measured["y"].notna() if include_excluded else measured["usable"]]
+        return cls(
+            y=rows["y"].to_numpy(dtype=np.float64),
+            rounds=rows["round"].to_numpy(dtype=np.intp),
+            labels=words(rows["label"]),
+            prompt_id=words(rows["prompt_id"]),
+            prompt_class=words(rows["prompt_class"]),
+            turn=words(rows["turn"]),
+        )
+
+    def trials(self, scope: Scope) -> ScopeTrials:
+        """The scope's trials. One that lacks a generation which others of its round have is left out."""
+        rows = np.flatnonzero(scope.holds(self.prompt_class, self.turn))
+        rounds, codes = self.rounds[rows], pd.factorize(self.labels[rows])[0]
+        # Rows of a trial are neighbours in time, so trials are numbered in time order.
+        starts = np.ones(len(rows), dtype=bool)
+        starts[1:] = (rounds[1:] != rounds[:-1]) | (codes[1:] != codes[:-1])
+        trial = np.cumsum(starts) - 1
+        sizes = np.bincount(trial, minlength=int(starts.sum()))
+        first = rows[starts]
+        round_ = self.rounds[first]
+        whole = sizes == _largest_of_round(sizes, round_)
+        prompts = self._prompt_of_round(rows)
+        return ScopeTrials(
+            y=(np.bincount(trial, weights=self.y[rows], minlength=len(sizes)) / np.maximum(sizes, 1))[whole],
+            rounds=round_[whole],
+            labels=self.labels[first][whole],
+            prompts=None if prompts is None else prompts[starts][whole],
+        )
+
+    def _prompt_of_round(self, rows: Integers) -> Integers | None:
+        """Each row's prompt as a number, when every round is about one prompt and there are several."""
+        codes = pd.factorize(self.prompt_id[rows])[0].astype(np.intp)
+        pairs = np.unique(np.stack([self.rounds[rows], codes]), axis=1)
+        if len(np.unique(codes)) < 2 or len(np.unique(pairs[0])) < pairs.shape[1]:
+            return None
+        return codes
 
 
-def _prompt_of_round(rows: pd.DataFrame) -> "pd.Series[int] | None":
-    """Numbers of the prompts, by round, when every round is about one prompt and there are several."""
-    by_round = rows.groupby("round")["prompt_id"]
-    if rows["prompt_id"].nunique() < 2 or (by_round.nunique() > 1).any():
-        return None
-    first = by_round.first()
-    return pd.Series(pd.factorize(first)[0], index=first.index.astype(np.intp))
+def _largest_of_round(sizes: Integers, rounds: Integers) -> Integers:
+    numbers, inverse = np.unique(rounds, return_inverse=True)
+    largest = np.zeros(len(numbers), dtype=np.intp)
+    np.maximum.at(largest, inverse, sizes)
+    return largest[inverse]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +181,7 @@ class RoundValue:
 
 def round_values(trials: pd.DataFrame, *, metric: str, scope: Scope = ALL) -> tuple[RoundValue, ...]:
     """Every usable trial of the scope in time order."""
-    used = scope_trials(measured_rows(trials, metric), scope)
+    used = Usable.read(measured_rows(trials, metric)).trials(scope)
     return tuple(
         RoundValue(round=int(number), label=str(label), value=float(np.exp(y)))
         for number, label, y in zip(used.rounds, used.labels, used.y, strict=True)
@@ -184,27 +208,31 @@ _MEDIANS = ("ttft_s", "prefill_tps", "decode_tps", "end_to_end_tps", "accept_len
 
 
 def arm_summaries(measured: pd.DataFrame, labels: Sequence[str]) -> tuple[ArmSummary, ...]:
-    """Over all and by class, labels in the given order."""
-    scopes = [scope for scope in scopes_of(measured) if scope.turn is None]
+    """Over all and by class, labels in the given order, then classes in theirs."""
     used = measured[measured["usable"]]
+    numbers = [name for name in (*_MEDIANS, "peak_memory_bytes") if name in used.columns]
+    used = used.astype(dict.fromkeys(numbers, "float64"))
+    found = {}
+    for scope in (scope for scope in scopes_of(measured) if scope.turn is None):
+        rows = used[scope.holds(words(used["prompt_class"]), words(used["turn"]))]
+        by_label = rows.groupby("label")
+        table = by_label[[name for name in numbers if name in _MEDIANS]].median()
+        table["trials"] = by_label["sequence"].nunique()
+        if "peak_memory_bytes" in numbers:
+            table["peak_memory_bytes"] = by_label["peak_memory_bytes"].max()
+        found[scope.prompt_class] = table.to_dict(orient="index")
     return tuple(
-        _summary(scope.of(used[used["label"] == label]), label, scope.prompt_class)
-        for label in labels
-        for scope in scopes
+        _summary(found[prompt_class].get(label, {}), label, prompt_class) for label in labels for prompt_class in found
     )
 
 
-def _summary(rows: pd.DataFrame, label: str, prompt_class: str | None) -> ArmSummary:
-    medians = {name: _or_none(rows[name].astype("float64").median()) if name in rows else None for name in _MEDIANS}
-    peak = _or_none(rows["peak_memory_bytes"].astype("float64").max()) if "peak_memory_bytes" in rows else None
+def _summary(values: "dict[Hashable, Any]", label: str, prompt_class: str | None) -> ArmSummary:
+    known = {name: None if pd.isna(value) else float(value) for name, value in values.items()}
+    peak = known.get("peak_memory_bytes")
     return ArmSummary(
         label=label,
         prompt_class=prompt_class,
-        trials=int(rows["sequence"].nunique()),
+        trials=int(known.get("trials") or 0),
         peak_memory_bytes=None if peak is None else int(peak),
-        **medians,
+        **{name: known.get(name) for name in _MEDIANS},
     )
-
-
-def _or_none(value: float) -> float | None:
-    return None if pd.isna(value) else float(value)

@@ -1,0 +1,77 @@
+"""Does a trial change the next one? The one thing that the randomisation test takes for granted.
+
+A trial stands out from the one before it by some residual, levels and drift taken out. If trials leave the machine as
+they found it, that residual does not depend on which arm ran before. The check deals the predecessors anew among the
+trials of each arm, and holds the largest mean residual after any arm against the largest in such deals.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.effects import HUBER_FIT, Floats, Integers, fit_levels
+from orchestrator.observations import ScopeTrials
+from orchestrator.schedule import AA_LABEL
+
+DEALS = 1_000
+TRIALS_PER_ARM = 4  # fewer tell nothing
+LEVEL = 0.01  # stricter than an effect's: the check is made in every audit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarryOver:
+    """The arm whose successors stand out most."""
+
+    after: str
+    ratio: float  # of a trial's value after this arm to its value after other arms
+    p_value: float  # of so large a residual after any arm if there is no carry-over
+    trials: int  # that followed this arm
+
+    @property
+    def matters(self) -> bool:
+        return self.p_value <= LEVEL
+
+
+def carry_over(used: ScopeTrials, *, control: str, seed: int) -> CarryOver | None:
+    """The largest carry-over, and how likely chance makes one as large; None with too few trials to tell.
+
+    The control's second entry counts as the control: it is the same arm.
+    """
+    labels = np.where(used.labels == AA_LABEL, control, used.labels).astype(str)
+    names, codes = np.unique(labels, return_inverse=True)
+    if len(names) < 2 or len(codes) < TRIALS_PER_ARM * len(names):
+        return None
+    fit = fit_levels(codes, used.rounds, used.prompts)
+    residual = fit.residuals(np.diff(used.y)[:, None])[:, 0]
+    bound = HUBER_FIT * max(float(np.median(np.abs(residual))), 1e-12)
+    own, before = codes[1:], codes[:-1]
+    means = _means_after(np.clip(residual, -bound, bound), _deals(own, before, seed), len(names))
+    largest = np.abs(means).max(axis=1)
+    worst = int(np.argmax(np.abs(means[0])))
+    after = before == worst
+    return CarryOver(
+        after=str(names[worst]),
+        ratio=float(np.exp(np.median(residual[after]) - np.median(residual[~after]))),
+        p_value=float((largest >= largest[0] - 1e-12).mean()),
+        trials=int(after.sum()),
+    )
+
+
+def _deals(own: Integers, before: Integers, seed: int) -> Integers:
+    """Predecessors dealt anew among the trials of each arm, shape deals x trials; the first row is the observed one."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    dealt = np.tile(before, (DEALS, 1))
+    for arm in np.unique(own):
+        places = np.flatnonzero(own == arm)
+        order = np.argsort(rng.random((DEALS - 1, len(places)), dtype=np.float32), axis=1)
+        dealt[1:, places] = before[places][order]
+    return dealt
+
+
+def _means_after(residual: Floats, before: Integers, arms: int) -> Floats:
+    """Mean residual after each arm in each deal less the mean over all, in standard errors, shape deals x arms."""
+    centred = residual - residual.mean()
+    counts = np.maximum(np.bincount(before[0], minlength=arms), 1)
+    sums = np.stack([(centred[None, :] * (before == arm)).sum(axis=1) for arm in range(arms)], axis=1)
+    found: Floats = sums / np.sqrt(counts)
+    return found
