@@ -5,8 +5,9 @@ omegaconf does the checking; this module says the outcome in one line that names
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -24,11 +25,11 @@ _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 def has_key(schema: type[Any], key: str) -> bool:
     """Whether a dotted key below a group may be set."""
     name, _, rest = key.partition(".")
-    if name not in {field.name for field in fields(schema)}:
+    if name not in setting_names(schema):
         return False
     if not rest:
         return True
-    inner = get_type_hints(schema)[name]
+    inner = _hints(schema)[name]
     return is_open(inner) or (isinstance(inner, type) and is_dataclass(inner) and has_key(inner, rest))
 
 
@@ -41,7 +42,7 @@ def key_error(where: str, group: str, schema: type[Any], key: str) -> InputError
     """For a key below a group that its schema does not have."""
     parents, name = key.split(".")[:-1], key.split(".")[-1]
     for parent in parents:
-        schema = get_type_hints(schema)[parent] if is_dataclass(schema) and has_key(schema, parent) else object
+        schema = _hints(schema)[parent] if is_dataclass(schema) and has_key(schema, parent) else object
     prefix = ".".join([group, *parents])
     if not is_dataclass(schema):
         return InputError(f"{where}: {group}.{key} is no setting; {prefix} has nothing below it")
@@ -50,9 +51,7 @@ def key_error(where: str, group: str, schema: type[Any], key: str) -> InputError
 
 def type_error(where: str, group: str, schema: type[Any], key: str, value: Any) -> InputError:
     """For a value that the field cannot take."""
-    for parent in key.split(".")[:-1]:
-        schema = get_type_hints(schema)[parent]
-    expected = _expected(get_type_hints(schema)[key.rpartition(".")[2]])
+    expected = _expected(_hint(schema, key))
     shown = "null" if value is None else f"{value!r}"
     return InputError(f"{where}: {group}.{key} takes {expected}, not {shown}")
 
@@ -78,8 +77,10 @@ def set_value(tree: DictConfig, schema: type[Any], setting: Setting, value: Any)
     group, _, key = setting.key.partition(".")
     if not has_key(schema, key):
         raise key_error(setting.where, group, schema, key)
+    if _hint(schema, key) is bool and not isinstance(value, bool):
+        raise type_error(setting.where, group, schema, key, value)  # omegaconf takes any number for a truth
     try:
-        OmegaConf.update(tree, setting.key, value, merge=True, force_add=_below_open(schema, key))
+        OmegaConf.update(tree, setting.key, value, merge=True, force_add=_is_or_below_open(schema, key))
     except OmegaConfBaseException as error:
         inner = str(error.full_key or setting.key).removeprefix(f"{group}.")
         if not has_key(schema, inner):
@@ -91,9 +92,9 @@ def all_problems(schema: type[Any], values: Mapping[str, Any]) -> Iterator[tuple
     """(dotted key, what is wrong) for resolved values: missing ones and those outside their limits."""
     for key, value in values.items():
         if value == "???":
-            yield key, f"is missing; set it: {_example(schema, key)}"
+            yield key, f"is missing; it takes {_expected(_hint(schema, key))}"
     yield from problems(schema, values)
-    for name, hint in get_type_hints(schema).items():
+    for name, hint in _hints(schema).items():
         if isinstance(hint, type) and is_dataclass(hint) and isinstance(values.get(name), Mapping):
             yield from ((f"{name}.{key}", problem) for key, problem in all_problems(hint, values[name]))
 
@@ -104,9 +105,22 @@ def first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _below_open(schema: type[Any], key: str) -> bool:
-    name, dot, _ = key.partition(".")
-    return bool(dot) and is_open(get_type_hints(schema)[name])
+@cache
+def _hints(schema: type[Any]) -> dict[str, Any]:
+    return get_type_hints(schema)
+
+
+def _hint(schema: Any, key: str) -> Any:
+    """The annotation of a key that exists; of one below an open mapping, Any."""
+    for name in key.split("."):
+        if not is_dataclass(schema):
+            return Any
+        schema = _hints(schema)[name]
+    return schema
+
+
+def _is_or_below_open(schema: type[Any], key: str) -> bool:
+    return is_open(_hints(schema)[key.partition(".")[0]])
 
 
 def _expected(hint: Any) -> str:
@@ -120,7 +134,3 @@ def _expected(hint: Any) -> str:
     if get_origin(hint) is list:
         return "a list"
     return "settings: {key: value}" if is_open(hint) else _WORDS[hint]
-
-
-def _example(schema: type[Any], key: str) -> str:
-    return f"it takes {_expected(get_type_hints(schema)[key])}"

@@ -201,8 +201,10 @@ def _prompts(request: _Request, defaults: Mapping[str, str], parts: Parts) -> tu
             f"{file.where}: which of {', '.join(options)} is meant? Give the file a workload of its own in --config-dir"
         )
     prompts: list[Prompt] = []
-    for option in options:
-        prompts += read_workload(_workload(("workload", option), request, parts))
+    workloads = [_workload(("workload", option), request, parts) for option in options]
+    _check_use(workloads, request)
+    for workload in workloads:
+        prompts += read_workload(workload)
     _check_ids(prompts)
     return tuple(prompts)
 
@@ -212,12 +214,17 @@ def _workload(part: Part, request: _Request, parts: Parts) -> dict[str, Any]:
     file = request.shared.get("workload.file")
     if values["file"] is not None:
         values["file"] = str(parts.absolute(values["file"], part=part, setting=file))
-    for key in () if values["kind"] == "two_turns" else ("document_tokens", "seed"):
-        if setting := request.shared.get(f"workload.{key}"):
-            raise InputError(f"{setting.where}: workload {values['name']} is a prompt file; {key} is for two_turns")
-    if file is not None and values["kind"] == "two_turns":
-        raise InputError(f"{file.where}: workload {values['name']} writes its own document; use workload=prompts")
     return values
+
+
+def _check_use(workloads: Sequence[Mapping[str, Any]], request: _Request) -> None:
+    """Every setting has to mean something to at least one chosen workload."""
+    kinds = {workload["kind"] for workload in workloads}
+    for key, kind in (("file", "prompts"), ("document_tokens", "two_turns"), ("seed", "two_turns")):
+        setting = request.shared.get(f"workload.{key}")
+        if setting is not None and kind not in kinds:
+            chosen = ", ".join(workload["name"] for workload in workloads)
+            raise InputError(f"{setting.where}: {key} means nothing to {chosen}; it is for workload={kind}")
 
 
 def _check_ids(prompts: Sequence[Prompt]) -> None:

@@ -4,6 +4,7 @@ Hydra's multirun is not used: it runs jobs one after the other in a fixed order,
 Here every value of a sweep belongs to an arm of one interleaved run.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,12 @@ from orchestrator.errors import InputError
 
 OptionsOf = Callable[[str], Sequence[str]]
 
+MOST_VALUES = 10_000
+
 COMMAND_LINE = "the command line"
 
-# Taken as they stand: an arm's name holds spaces and equal signs, which the grammar would want quoted.
-_TEXT_KEYS = ("control", "experiment")
+# Taken as it stands: an arm's name holds spaces and equal signs, which the grammar would want quoted.
+_TEXT_KEY = "control"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +83,14 @@ def merge(*layers: Iterable[Setting]) -> list[Setting]:
 
 def suggest(word: str, known: Sequence[str]) -> str:
     """A remedy for a word that is not known: the nearest one if there is any, then all of them."""
-    near = get_close_matches(word, known, n=1, cutoff=0.6)
+    near = get_close_matches(word, known, n=1, cutoff=0.6) or [each for each in known if len(word) > 2 and word in each]
     hint = f"did you mean {near[0]}? " if near else ""
     return f"{hint}valid: {', '.join(known) if known else 'none'}"
 
 
 def _parse_line(line: str, origin: str, options_of: OptionsOf) -> Setting:
     key, equals, text = line.partition("=")
-    if equals and key in _TEXT_KEYS:
+    if equals and key == _TEXT_KEY:
         return Setting(key=key, values=(_unquoted(text),), line=line, origin=origin)
     override = _parsed(line, options_of)
     probe = Setting(key=override.key_or_group, values=(), line=line, origin=origin)
@@ -152,9 +155,12 @@ def _values(override: Override, probe: Setting) -> Iterable[Any]:
     if not override.is_sweep_override():
         return [override.value()]
     try:
-        swept = [_plain(value) for value in override.sweep_iterator(transformer=Transformer.identity)]
-    except (HydraException, ArithmeticError) as error:
+        found = override.sweep_iterator(transformer=Transformer.identity)
+        swept = [_plain(value) for value in itertools.islice(found, MOST_VALUES + 1)]
+    except (HydraException, ArithmeticError, ValueError) as error:
         raise InputError(f"{probe.where}: {' '.join(str(error).split())}") from error
+    if len(swept) > MOST_VALUES:
+        raise InputError(f"{probe.where} has more than {MOST_VALUES} values; one run cannot hold them: sweep less")
     if isinstance(override.value(), RangeSweep):
         swept = _tidy(swept, stop=override.value().stop)
     return swept

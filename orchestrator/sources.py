@@ -1,5 +1,6 @@
 """Whether a checkpoint's configuration says where its weights are, before anything runs."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ from orchestrator.errors import InputError
 from orchestrator.overrides import Setting, suggest
 from orchestrator.parts import Part, Parts
 
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _NEEDED = {"hub": "hub_id", "local": "path", "gguf": "path", "dummy": "shape"}
 
 
@@ -32,6 +34,8 @@ def usable(
         raise InputError(f"checkpoint {name} ({parts.file(part)}): source {source} needs {needed}; set it")
     if source == "dummy":
         _check_shape(checkpoint)
+    if source == "hub" and not _HUB_ID.fullmatch(checkpoint["hub_id"]):
+        raise InputError(f"checkpoint {name}: hub_id {checkpoint['hub_id']!r} is none; write owner/model")
     if checkpoint["path"] is None:
         return checkpoint
     path = parts.absolute(checkpoint["path"], part=part, setting=given.get("checkpoint.path"))
