@@ -6,9 +6,8 @@ its kind; by then its processes are ended and the caller may spawn another. This
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import NoReturn, Protocol, Self
+from typing import NoReturn, Self
 
 from workers.channel import ChannelClosed
 from workers.child import SIGNAL_GRACE_S, Child, StopReport, WorkerSpec
@@ -28,35 +27,12 @@ from workers.protocol import (
     decode,
     encode,
 )
+from workers.watch import Deadlines, Due, Watch
 
 __all__ = ["Deadlines", "StopReport", "WorkerProcess", "WorkerSpec"]
 
 EXIT_GRACE_S = 2.0  # between the channel's end, or a last record, and the process's end
 BEATS_A_DEADLINE = 4  # heartbeats come at least this often within the shortest deadline that needs them
-
-
-class Deadlines(Protocol):
-    """After how long a worker is taken for stuck. `orchestrator.plan.Deadlines` is one."""
-
-    @property
-    def load_s(self) -> float:
-        """From the spawn until the engine is ready."""
-
-    @property
-    def first_token_s(self) -> float:
-        """From a turn's start until its first token."""
-
-    @property
-    def inter_token_s(self) -> float:
-        """Between two tokens, and from the last one to the turn's record."""
-
-    @property
-    def total_s(self) -> float:
-        """For a whole request, all its turns."""
-
-    @property
-    def teardown_s(self) -> float:
-        """For `stop`."""
 
 
 class WorkerProcess:
@@ -91,7 +67,7 @@ class WorkerProcess:
         Raises:
             WorkerFault: the process is ended.
         """
-        due = _Due(
+        due = Due(
             at=time.monotonic() + deadlines.load_s,
             kind=FaultKind.hung_load,
             words=f"not loaded within {deadlines.load_s:g} s",
@@ -119,7 +95,7 @@ class WorkerProcess:
         self._busy = True
         answered: list[Generation] = []
         try:
-            self._converse(child, request, _Watch(deadlines), answered, on_heartbeat)
+            self._converse(child, request, Watch(deadlines), answered, on_heartbeat)
         except WorkerFault as fault:
             fault.generations = tuple(answered)
             raise
@@ -166,13 +142,13 @@ class WorkerProcess:
             raise RuntimeError("the worker is not loaded, or has ended; make another and load it")
         return self._child
 
-    def _hello(self, child: Child, due: "_Due") -> Hello:
+    def _hello(self, child: Child, due: Due) -> Hello:
         message = self._receive(child, due)
         if not isinstance(message, Hello) or message.protocol != PROTOCOL_VERSION:
             self._raise_fault(child, FaultKind.garbage, f"no greeting of protocol {PROTOCOL_VERSION}: {message!r:.200}")
         return message
 
-    def _loaded(self, child: Child, due: "_Due") -> Loaded:
+    def _loaded(self, child: Child, due: Due) -> Loaded:
         while isinstance(message := self._receive(child, due), Heartbeat):
             pass
         if isinstance(message, Failure):
@@ -185,7 +161,7 @@ class WorkerProcess:
         self,
         child: Child,
         request: Generate,
-        watch: "_Watch",
+        watch: Watch,
         answered: list[Generation],
         on_heartbeat: Callable[[Heartbeat], None] | None,
     ) -> None:
@@ -209,7 +185,7 @@ class WorkerProcess:
                 case _:
                     self._raise_fault(child, FaultKind.garbage, f"{message.kind} is not due: {message!r:.200}")
 
-    def _send(self, child: Child, message: Message, due: "_Due") -> None:
+    def _send(self, child: Child, message: Message, due: Due) -> None:
         try:
             child.channel.send(encode(message), deadline=due.at)
         except TimeoutError:
@@ -217,7 +193,7 @@ class WorkerProcess:
         except ChannelClosed:
             self._raise_exit(child)
 
-    def _receive(self, child: Child, due: "_Due") -> Message:
+    def _receive(self, child: Child, due: Due) -> Message:
         try:
             return decode(child.channel.receive(deadline=due.at))
         except TimeoutError:
@@ -261,53 +237,6 @@ class WorkerProcess:
 
     def _named(self, message: str) -> str:
         return f"arm {self.spec.arm}: {message} (log: {self.spec.log_path})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Due:
-    """A deadline, and what has happened when it passes."""
-
-    at: float  # time.monotonic()
-    kind: FaultKind
-    words: str
-
-
-class _Watch:
-    """Which deadline is next, from what the heartbeats say."""
-
-    def __init__(self, deadlines: Deadlines) -> None:
-        self._deadlines = deadlines
-        self._since = time.monotonic()  # the turn's start, or its last sign of growth
-        self._tokens = 0
-        self._total = _Due(
-            at=self._since + deadlines.total_s,
-            kind=FaultKind.too_long,
-            words=f"the request took more than {deadlines.total_s:g} s",
-        )
-
-    def next_due(self) -> _Due:
-        """The next deadline."""
-        return min(self._turn_due(), self._total, key=lambda due: due.at)
-
-    def beat(self, heartbeat: Heartbeat) -> None:
-        """Growth starts the inter-token deadline anew; a beat without growth changes nothing."""
-        if heartbeat.tokens != self._tokens:
-            self._tokens = heartbeat.tokens
-            self._since = time.monotonic()
-
-    def turn_answered(self) -> None:
-        """The next turn waits for its own first token."""
-        self._tokens = 0
-        self._since = time.monotonic()
-
-    def _turn_due(self) -> _Due:
-        if not self._tokens:
-            limit_s = self._deadlines.first_token_s
-            words = f"no first token within {limit_s:g} s"
-            return _Due(at=self._since + limit_s, kind=FaultKind.hung_first_token, words=words)
-        limit_s = self._deadlines.inter_token_s
-        words = f"nothing for {limit_s:g} s after {self._tokens} tokens"
-        return _Due(at=self._since + limit_s, kind=FaultKind.hung_inter_token, words=words)
 
 
 def _kind_of(failure: Failure, default: FaultKind) -> FaultKind:

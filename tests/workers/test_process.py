@@ -112,7 +112,6 @@ def test_leaving_the_context_stops_the_worker(make: Make) -> None:
         ("segfault", FaultKind.crashed, "signal 11 (SIGSEGV)", {}),
         ("exit0", FaultKind.exited_without_record, "exit status 0", {}),
         ("garbage", FaultKind.garbage, "is this json?", {}),
-        ("flood", FaultKind.garbage, "a record of more than", {}),
         ("hang_first", FaultKind.hung_first_token, "no first token within 0.5 s", {"first_token_s": 0.5}),
         ("hang_between", FaultKind.hung_inter_token, "nothing for 0.5 s after 1 tokens", {"inter_token_s": 0.5}),
         ("endless", FaultKind.too_long, "more than 0.8 s", {"total_s": 0.8}),
@@ -135,6 +134,15 @@ def test_each_fault_has_its_kind_and_leaves_no_process(
     assert not worker.alive
     assert is_gone(pid)
     assert journal(worker) == []
+
+
+def test_a_record_without_an_end_is_garbage(make: Make) -> None:
+    worker = make(heartbeat_s=60)  # no heartbeat may end the line
+    worker.load(load(fault="flood"), AMPLE)
+    with pytest.raises(WorkerFault, match="a record of more than 67108864 bytes") as raised:
+        worker.generate(generate(), Deadlines(first_token_s=900, inter_token_s=900))
+    assert raised.value.kind is FaultKind.garbage
+    assert not worker.alive
 
 
 @pytest.mark.parametrize(("fault", "kind"), [("crash", FaultKind.crashed), ("hang_first", FaultKind.hung_first_token)])
@@ -289,11 +297,24 @@ def test_records_of_another_protocol_version_are_refused(make: Make, tmp_path: P
         worker.load(load(), AMPLE)
 
 
-def test_an_old_error_in_the_log_is_not_taken_for_this_faults_cause(make: Make) -> None:
-    worker = make()
+SIGN = "kIOGPUCommandBufferCallbackErrorOutOfMemory"
+
+
+def test_an_old_error_in_the_log_is_not_taken_for_a_failed_starts_cause(make: Make, tmp_path: Path) -> None:
+    worker = make(python=fake_worker(tmp_path, "sys.exit(1)"))
     worker.spec.log_path.parent.mkdir()
-    worker.spec.log_path.write_text("kIOGPUCommandBufferCallbackErrorOutOfMemory\n")
+    worker.spec.log_path.write_text(f"{SIGN}\n")
+    with pytest.raises(WorkerFault) as raised:
+        worker.load(load(), AMPLE)
+    assert raised.value.kind is FaultKind.crashed
+    assert raised.value.log_tail == ""
+
+
+def test_an_old_error_in_the_log_is_not_taken_for_a_later_requests_cause(make: Make) -> None:
+    worker = make()
     worker.load(load(fault="crash"), AMPLE)
+    with worker.spec.log_path.open("a") as log:
+        log.write(f"{SIGN}\n")
     with pytest.raises(WorkerFault) as raised:
         worker.generate(generate(), AMPLE)
     assert raised.value.kind is FaultKind.crashed
