@@ -7,6 +7,7 @@ for the other. The driver's own BEGIN is switched off (`isolation_level=None`) b
 
 import json
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from db.location import check_disk, check_file, database_path, make_folder
 
 BUSY_TIMEOUT_S = 30.0
+_RETRY_S = 0.02
 BEGIN_OPTION = "interlace_begin"  # an execution option: DEFERRED (default) or IMMEDIATE
 
 
@@ -85,8 +87,7 @@ def _set_up(engine: Engine, *pragmas: str) -> None:
         connection.isolation_level = None
         for pragma in (*pragmas, "synchronous=NORMAL"):
             connection.execute(f"PRAGMA {pragma}")
-        if connection.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
-            connection.execute("PRAGMA journal_mode=WAL")
+        _write_ahead(connection)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -95,3 +96,15 @@ def _set_up(engine: Engine, *pragmas: str) -> None:
         if mode == "IMMEDIATE":
             # References are checked at the commit, so that rows may be written in any order.
             connection.exec_driver_sql("PRAGMA defer_foreign_keys=ON")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log. The switch does not wait for a lock as statements do, so it is tried again."""
+    deadline_s = time.monotonic() + BUSY_TIMEOUT_S
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline_s:
+                raise
+            time.sleep(_RETRY_S)

@@ -116,13 +116,12 @@ def test_a_reading_without_value_needs_a_reason(database: Database) -> None:
 
 
 def test_more_accepted_than_drafted_is_refused(database: Database) -> None:
-    filled = fill(database.engine)
+    fill(database.engine)
     with (
         pytest.raises(IntegrityError, match="ck_generation_accepted_at_most_drafted"),
         transaction(database.engine) as session,
     ):
         session.execute(sa.update(models.Generation).where(models.Generation.drafted == 120).values(accepted=121))
-    assert filled.generations
 
 
 def test_keys_are_uuid7_and_sort_by_time() -> None:

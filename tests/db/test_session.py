@@ -301,3 +301,20 @@ def test_a_killed_writer_leaves_what_it_committed(database: Database) -> None:
     process.communicate(timeout=60)
     assert process.returncode == -9
     assert len(_names(database)) == 40
+
+
+def test_the_switch_to_the_write_ahead_log_waits_for_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE t (x)")
+        other.execute("BEGIN EXCLUSIVE")
+        release = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+        release.start()
+        impatient = sqlite3.connect(path, timeout=0)
+        with closing(impatient), pytest.raises(sqlite3.OperationalError, match="locked"):
+            impatient.execute("PRAGMA journal_mode=WAL")
+        engine = open_engine(str(path))
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        engine.dispose()
+        release.join()
