@@ -1,10 +1,11 @@
 """An audit on the terminal, as JSON and as Markdown: the verdict in words first, then the numbers behind it."""
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -36,11 +37,20 @@ METRIC_WORDS = {
 def show_audit(result: "AuditResult", *, plan: Plan, run_id: str, style: str) -> None:
     """Print an audit as `table`, `json` or `markdown`."""
     if style == "json":
-        sys.stdout.write(json.dumps({"run_id": run_id} | asdict(result), indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(_bounded({"run_id": run_id} | asdict(result)), indent=1, allow_nan=False) + "\n")
     elif style == "markdown":
         sys.stdout.write(markdown(result, plan=plan, run_id=run_id))
     else:
         print_audit(result, plan=plan, run_id=run_id, out=console())
+
+
+def _bounded(value: Any) -> Any:
+    """The value with open ends of intervals as null: JSON has no infinity."""
+    if isinstance(value, dict):
+        return {key: _bounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_bounded(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # ---- terminal ----

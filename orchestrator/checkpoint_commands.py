@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from orchestrator.commands import optional_path
 from orchestrator.errors import InputError
 from orchestrator.parts import Parts
 from orchestrator.terminal import console, table
@@ -14,9 +15,9 @@ from workers.errors import EngineError
 WITHOUT_WEIGHTS = "simulated"
 
 
-def list_checkpoints(*, config_dir: Path | None) -> None:
+def list_checkpoints(*, config_dir: str | None) -> None:
     """`interlace checkpoint list`."""
-    parts = Parts(config_dir)
+    parts = Parts(optional_path(config_dir))
     names = parts.options("checkpoint")
     parts.load([("checkpoint", name) for name in names])
     made = table("checkpoint", "source", "bits", "draft", "weights", right=("bits",))
@@ -72,9 +73,9 @@ def _import_gguf(source: Path, *, name: str | None, bits: int | None) -> None:
     )
 
 
-def inspect_checkpoint(name: str, *, config_dir: Path | None) -> None:
+def inspect_checkpoint(name: str, *, config_dir: str | None) -> None:
     """`interlace checkpoint inspect`."""
-    parts = Parts(config_dir)
+    parts = Parts(optional_path(config_dir))
     try:
         if name in parts.options("checkpoint"):
             parts.load([("checkpoint", name)])

@@ -1,12 +1,13 @@
 """The command line. Commands only: each loads what it needs when it is called, so that `--help` costs nothing.
 
+Paths stay text here: importing pathlib alone would cost a tenth of `--help`.
+
 Exit codes: 0 done; 1 a verdict that `--fail-on` names; 2 bad input; 3 run incomplete (resumable); 4 environment
 refused; 130 interrupted.
 """
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ def _overrides(command: Command) -> Command:
     command = click.argument("overrides", nargs=-1, metavar="[OVERRIDES]...")(command)
     return click.option(
         "--config-dir",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        type=click.Path(exists=True, file_okay=False),
         help="A folder with your own groups: DIR/checkpoint/mine.yaml becomes checkpoint=mine.",
     )(command)
 
@@ -57,7 +58,7 @@ def cli() -> None:
 @cli.command()
 @_overrides
 @click.option("--json", "as_json", is_flag=True, help="The frozen plan as JSON.")
-def plan(overrides: tuple[str, ...], config_dir: Path | None, *, as_json: bool) -> None:
+def plan(overrides: tuple[str, ...], config_dir: str | None, *, as_json: bool) -> None:
     """Show what would run: arms, rounds, order, memory, duration. Runs nothing."""
     from orchestrator.commands import show_plan
 
@@ -68,7 +69,7 @@ def plan(overrides: tuple[str, ...], config_dir: Path | None, *, as_json: bool) 
 @_overrides
 @_fail_on
 @click.option("--quiet", is_flag=True, help="No progress; the audit only.")
-def run(overrides: tuple[str, ...], config_dir: Path | None, fail_on: tuple[str, ...], *, quiet: bool) -> int:
+def run(overrides: tuple[str, ...], config_dir: str | None, fail_on: tuple[str, ...], *, quiet: bool) -> int:
     """Plan, run now, and audit at the end."""
     from orchestrator.commands import run_now
 
@@ -114,8 +115,8 @@ def status(url: str | None, limit: int) -> None:
 @_db
 @click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Value of :NAME in the SQL. Repeatable.")
 @click.option("--format", "style", type=click.Choice(["table", "csv", "json", "markdown", "parquet"]), default="table")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
-def query(sql: str, url: str | None, params: tuple[str, ...], style: str, output: Path | None) -> None:
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file.")
+def query(sql: str, url: str | None, params: tuple[str, ...], style: str, output: str | None) -> None:
     """Ask the database in SQL, read-only.
 
     Views: trial_flat (one row a generation) and verdict_flat (one row a comparison).
@@ -163,8 +164,8 @@ def checkpoint() -> None:
 
 
 @checkpoint.command("list")
-@click.option("--config-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def checkpoint_list(config_dir: Path | None) -> None:
+@click.option("--config-dir", type=click.Path(exists=True, file_okay=False))
+def checkpoint_list(config_dir: str | None) -> None:
     """List the checkpoints that can be named, and whether they are on this machine."""
     from orchestrator.checkpoint_commands import list_checkpoints
 
@@ -184,8 +185,8 @@ def checkpoint_import(source: str, name: str | None, bits: str | None) -> None:
 
 @checkpoint.command("inspect")
 @click.argument("name")
-@click.option("--config-dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def checkpoint_inspect(name: str, config_dir: Path | None) -> None:
+@click.option("--config-dir", type=click.Path(exists=True, file_okay=False))
+def checkpoint_inspect(name: str, config_dir: str | None) -> None:
     """Print a checkpoint's shape, bytes and digest. NAME is a configuration's or a folder."""
     from orchestrator.checkpoint_commands import inspect_checkpoint
 

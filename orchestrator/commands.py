@@ -24,14 +24,19 @@ if TYPE_CHECKING:
 EXIT_DONE, EXIT_VERDICT = 0, 1
 
 
+def optional_path(text: str | None) -> Path | None:
+    """An optional path as typed: the command line keeps it as text."""
+    return None if text is None else Path(text)
+
+
 # ---- plan ----
 
 
-def show_plan(overrides: Sequence[str], *, config_dir: Path | None, as_json: bool) -> None:
+def show_plan(overrides: Sequence[str], *, config_dir: str | None, as_json: bool) -> None:
     """`interlace plan`."""
     from orchestrator.compose import make_plan
 
-    plan = make_plan(overrides, config_dir=config_dir).plan
+    plan = make_plan(overrides, config_dir=optional_path(config_dir)).plan
     if as_json:
         sys.stdout.write(dump(plan) + "\n")
         return
@@ -52,7 +57,7 @@ def _machine_lines(plan: Plan) -> list[tuple[str, str]]:
 # ---- run, resume ----
 
 
-def run_now(overrides: Sequence[str], *, config_dir: Path | None, fail_on: Sequence[str], quiet: bool) -> int:
+def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequence[str], quiet: bool) -> int:
     """`interlace run`: plan, look at the machine, store the plan, run it, audit it."""
     from db.session import database_path, database_url, open_database
     from orchestrator.compose import make_plan
@@ -62,7 +67,7 @@ def run_now(overrides: Sequence[str], *, config_dir: Path | None, fail_on: Seque
     from orchestrator.terminal import console
     from workers.host import read_host
 
-    composed = make_plan(overrides, config_dir=config_dir)
+    composed = make_plan(overrides, config_dir=optional_path(config_dir))
     weights = find_weights(composed.plan)
     refuse_what_does_not_fit(composed.plan)
     url = database_url(composed.db_url)
@@ -223,14 +228,14 @@ def show_status(*, url: str | None, limit: int) -> None:
     print_status(runs(_open(url), limit=limit), console())
 
 
-def query_database(sql: str, *, url: str | None, params: Sequence[str], style: str, output: Path | None) -> None:
+def query_database(sql: str, *, url: str | None, params: Sequence[str], style: str, output: str | None) -> None:
     """`interlace query`: read-only by construction."""
     from db.query import parse_parameters, run_query
     from db.render import write_result
     from db.session import database_url
 
     result = run_query(database_url(url), sql, parse_parameters(params))
-    write_result(result, style=style, output=output)
+    write_result(result, style=style, output=optional_path(output))
 
 
 def check_database(*, url: str | None) -> None:

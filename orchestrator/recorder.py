@@ -168,7 +168,7 @@ class Recorder:
             models.Checkpoint, models.Arm.checkpoint_id == models.Checkpoint.id
         )
         with reading(self.database) as session:
-            digests = dict(session.execute(stored.where(models.Arm.run_id == self.run_id)).tuples())
+            digests = dict(session.execute(stored.where(models.Arm.run_id == self.run_id)).tuples().all())
         for name, found in weights.items():
             if found.target is not None and found.target.digest != digests.get(name):
                 raise RefusedError(
