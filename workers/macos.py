@@ -31,8 +31,8 @@ def thermal_level(number: int) -> tuple[float, str]:
 
 
 def parse_notifyutil(text: str) -> int:
-    """The state that `notifyutil -g KEY` prints; its failures come on standard output too, with status 0."""
-    match = re.fullmatch(r"\S+ (\d+)", text.strip())
+    """The level that `notifyutil -g` prints; its failures come on standard output too, with status 0."""
+    match = re.fullmatch(rf"{re.escape(THERMAL_KEY)} (\d+)", text.strip())
     if match is None:
         raise Unreadable(f"notifyutil: {text.strip() or 'no answer'}")
     return int(match[1])

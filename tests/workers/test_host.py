@@ -1,0 +1,152 @@
+"""What the machine is, on a recorded Mac, a made-up Linux machine, and this one."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from tests.workers.machines import Recorded, recorded
+from workers.host import (
+    Lease,
+    current_lease,
+    distribution_name,
+    distribution_versions,
+    holds,
+    parse_cpu_model,
+    parse_performance_cores,
+    read_boot_id,
+    read_host,
+)
+from workers.system import Unreadable
+
+MAC = {
+    "sw_vers -productVersion": "15.5\n",
+    "sw_vers -buildVersion": "24F74\n",
+    "sysctl -n machdep.cpu.brand_string": recorded("sysctl_brand.public.txt"),
+    "sysctl -n hw.logicalcpu": "16\n",
+    "sysctl -n hw.memsize": "51539607552\n",
+    "sysctl hw.nperflevels hw.perflevel0": recorded("sysctl_perflevel.public.txt"),
+    "sysctl -n kern.bootsessionuuid": "B7A3A1F0-0000-4000-8000-000000000001\n",
+    "ioreg -r -d 1 -w 0 -c IOAccelerator": '      "gpu-core-count" = 40\n',
+}
+LINUX = {
+    "/proc/sys/kernel/osrelease": "6.1.0-18-arm64",
+    "/etc/os-release": 'NAME="Debian GNU/Linux"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
+    "/proc/cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 3 GHz\n",
+    "/proc/meminfo": "MemTotal:       32000000 kB\n",
+    "/proc/sys/kernel/random/boot_id": "838e0cd4-23e3-4320-9c7a-932f688a859c\n",
+}
+
+
+def test_a_mac() -> None:
+    host = read_host(Recorded(platform="darwin", commands=MAC))
+    assert (host.os, host.os_build, host.chip) == ("macOS 15.5", "24F74", "Apple M4")
+    assert (host.cpu_count, host.performance_cores, host.gpu_cores) == (16, 12, 40)
+    assert (host.memory_bytes, host.boot_id) == (48 * 2**30, "B7A3A1F0-0000-4000-8000-000000000001")
+    assert host.missing == {}
+
+
+def test_a_mac_without_a_boot_session_uses_the_boot_time() -> None:
+    commands = {"sysctl -n kern.boottime": "{ sec = 1767225600, usec = 123456 } Thu Jan  1 00:00:00 2026\n"}
+    assert read_boot_id(Recorded(platform="darwin", commands=commands)) == "boottime-1767225600"
+
+
+def test_a_linux_machine() -> None:
+    host = read_host(Recorded(platform="linux", files=LINUX))
+    assert (host.os, host.os_build) == ("Linux", "6.1.0-18-arm64, Debian GNU/Linux 12 (bookworm)")
+    assert (host.chip, host.memory_bytes) == ("Some CPU @ 3 GHz", 32_000_000 * 1024)
+    assert host.boot_id == "838e0cd4-23e3-4320-9c7a-932f688a859c"
+    assert set(host.missing) == {"performance_cores", "gpu_cores"}
+
+
+@pytest.mark.parametrize("platform", ["darwin", "linux"])
+def test_what_cannot_be_read_is_none_with_a_reason(platform: str) -> None:
+    host = read_host(Recorded(platform=platform))
+    unknown = {"os_build", "chip", "performance_cores", "gpu_cores", "memory_bytes", "boot_id"}
+    assert {name for name in unknown if getattr(host, name) is None} == unknown
+    assert unknown <= set(host.missing)
+    assert all(host.missing.values())
+    assert host.os
+    assert host.hostname
+
+
+def test_words_for_a_number_are_none_with_a_reason() -> None:
+    host = read_host(Recorded(platform="darwin", commands=MAC | {"sysctl -n hw.memsize": "a lot"}))
+    assert (host.memory_bytes, host.missing) == (None, {"memory_bytes": "memory_bytes: 'a lot' is no number"})
+
+
+def test_levels_of_other_names_are_not_taken_for_performance_cores() -> None:
+    with pytest.raises(Unreadable, match="names no Performance cores"):
+        parse_performance_cores(recorded("sysctl_perflevel.public.txt").replace("Performance", "Efficiency"))
+
+
+def test_an_arm_board_names_itself() -> None:
+    assert parse_cpu_model("processor : 0\nBogoMIPS : 108\n\nModel\t\t: Raspberry Pi 5\n") == "Raspberry Pi 5"
+    with pytest.raises(Unreadable):
+        parse_cpu_model("processor : 0\nBogoMIPS : 108\n")
+
+
+def test_a_distribution_without_quotes() -> None:
+    assert distribution_name("PRETTY_NAME=Alpine\n") == "Alpine"
+
+
+def test_this_machine() -> None:
+    host = read_host()
+    assert host.memory_bytes == psutil.virtual_memory().total
+    assert host.cpu_count == psutil.cpu_count()
+    for name in ("os_build", "chip", "performance_cores", "gpu_cores", "boot_id"):
+        assert (getattr(host, name) is None) == (name in host.missing), name
+
+
+def test_versions_name_what_is_installed_and_what_is_not() -> None:
+    versions = distribution_versions()
+    assert versions["interlace"]
+    assert versions["mlx"]
+    assert versions["mlx-lm"]
+    assert versions["numpy"]
+    assert "omlx" in versions
+
+
+# ---- leases ----
+
+
+def test_this_process_holds_its_lease() -> None:
+    assert holds(current_lease())
+
+
+def test_another_boot_ends_a_lease() -> None:
+    lease = current_lease()
+    assert lease.boot_id is not None
+    assert not holds(replace(lease, boot_id="another boot"))
+
+
+def test_a_pid_that_is_used_again_does_not_hold() -> None:
+    lease = current_lease()
+    assert not holds(replace(lease, process_started_at=lease.process_started_at - 60))
+    assert holds(replace(lease, process_started_at=lease.process_started_at - 1))
+
+
+def test_a_process_that_ended_does_not_hold() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    lease = Lease(
+        pid=process.pid,
+        process_started_at=psutil.Process(process.pid).create_time(),
+        boot_id=current_lease().boot_id,
+    )
+    assert holds(lease)
+    process.kill()
+    psutil.wait_procs([psutil.Process(process.pid)], timeout=0.2)
+    process.communicate()
+    assert not holds(lease)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a zombie is easiest to make on Linux")
+def test_a_zombie_does_not_hold() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    lease = replace(current_lease(), pid=process.pid, process_started_at=psutil.Process(process.pid).create_time())
+    while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+        pass
+    assert not holds(lease)
+    process.wait()

@@ -1,0 +1,359 @@
+"""Reading the machine: every recording of a Mac, a made-up Linux machine, and this one."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.workers.machines import FIXTURES, Recorded, recorded
+from workers import macos
+from workers.macos import THERMAL_KEY
+from workers.processes import own_cpu_s
+from workers.system import LocalSystem, Unreadable
+from workers.telemetry import FIRST, MachineReader, Reading, read_machine, read_thermal_level
+
+# ---- the recordings, each by the parser that reads it ----
+
+PARSED: list[tuple[str, Callable[[str], Any], Any]] = [
+    ("footprint.layout.txt", macos.parse_footprint, 20_008_894_464.0),
+    ("ioreg_agx_user_client.layout.txt", macos.parse_gpu_time, {440: 38_814_507_416.0}),
+    ("ioreg_ioaccelerator_busy.public.txt", lambda text: macos.parse_accelerator(text, "Device Utilization %"), 99.0),
+    (
+        "ioreg_ioaccelerator_busy.public.txt",
+        lambda text: macos.parse_accelerator(text, "In use system memory"),
+        28_367_667_200.0,
+    ),
+    ("notifyutil_level0.public.txt", macos.parse_notifyutil, 0),
+    ("notifyutil_level1.layout.txt", macos.parse_notifyutil, 1),
+    ("notifyutil_level2.layout.txt", macos.parse_notifyutil, 2),
+    ("notifyutil_level3.layout.txt", macos.parse_notifyutil, 3),
+    ("notifyutil_level4.layout.txt", macos.parse_notifyutil, 4),
+    ("pmset_batt_ac_m1.public.txt", macos.parse_power_source, "mains"),
+    ("pmset_batt_battery.public.txt", macos.parse_power_source, "battery"),
+    ("pmset_batt_desktop.layout.txt", macos.parse_power_source, "mains"),
+    ("pmset_g_arm64.public.txt", macos.parse_power_mode, (0.0, "automatic")),
+    ("pmset_g_powermode.layout.txt", macos.parse_power_mode, (2.0, "high")),
+    ("pmset_therm_throttled_intel.public.txt", macos.parse_speed_limit, 28.0),
+    ("sysctl_memory.layout.txt", macos.parse_vm_pressure, (1.0, "normal")),
+    ("sysctl_memory.layout.txt", macos.parse_wired_limit, 40_960 * 2.0**20),
+    ("sysctl_memory.layout.txt", macos.parse_swap_used, 0.0),
+    ("tmutil_status_idle.layout.txt", macos.parse_backup_running, (0.0, "idle")),
+]
+UNREADABLE: list[tuple[str, Callable[[str], Any], str]] = [
+    ("notifyutil_failure.layout.txt", macos.parse_notifyutil, "Failed with code 9"),
+    ("pmset_therm_nominal_m1pro.public.txt", macos.parse_speed_limit, "Apple silicon never does"),
+]
+READ_BY_HOST = {"sysctl_brand.public.txt", "sysctl_perflevel.public.txt"}
+
+
+@pytest.mark.parametrize(("name", "parse", "expected"), PARSED)
+def test_a_recording_is_read(name: str, parse: Callable[[str], Any], expected: Any) -> None:
+    assert parse(recorded(name)) == expected
+
+
+@pytest.mark.parametrize(("name", "parse", "reason"), UNREADABLE)
+def test_a_recording_without_the_value_gives_the_reason(name: str, parse: Callable[[str], Any], reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        parse(recorded(name))
+
+
+def test_no_recording_is_left_out() -> None:
+    used = {name for name, _, _ in (*PARSED, *UNREADABLE)} | READ_BY_HOST
+    assert {path.name for path in FIXTURES.glob("*.txt")} == used
+
+
+@pytest.mark.parametrize(
+    "parse",
+    [
+        macos.parse_footprint,
+        macos.parse_notifyutil,
+        macos.parse_power_source,
+        macos.parse_power_mode,
+        macos.parse_speed_limit,
+        macos.parse_vm_pressure,
+        macos.parse_wired_limit,
+        macos.parse_swap_used,
+        macos.parse_backup_running,
+        macos.parse_priority,
+        lambda text: macos.parse_accelerator(text, "Device Utilization %"),
+    ],
+)
+@pytest.mark.parametrize("text", ["", "\n", "command not found", '"Device Utilization %"', "powermode 9", "nil"])
+def test_what_says_nothing_is_never_zero(parse: Callable[[str], Any], text: str) -> None:
+    with pytest.raises(Unreadable, match=r"\w"):
+        parse(text)
+
+
+def test_a_limit_of_zero_is_the_systems_default_and_not_zero() -> None:
+    with pytest.raises(Unreadable, match="the system's default"):
+        macos.parse_wired_limit("iogpu.wired_limit_mb: 0\n")
+
+
+def test_gpu_time_is_summed_over_the_clients_of_a_process() -> None:
+    block = recorded("ioreg_agx_user_client.layout.txt")
+    mine = block.replace("pid 440, WindowServer", "pid 7, python")
+    assert macos.parse_gpu_time(block + mine + mine) == {440: 38_814_507_416.0, 7: 2 * 38_814_507_416.0}
+
+
+@pytest.mark.parametrize("number", [-1, 5, 2**64 - 1])
+def test_a_level_that_is_none_is_refused(number: int) -> None:
+    with pytest.raises(Unreadable, match="which is no level"):
+        macos.thermal_level(number)
+
+
+# ---- a recorded Mac ----
+
+IOACCELERATOR = "ioreg -r -d 1 -w 0 -c IOAccelerator"
+AGX_CLIENTS = "ioreg -r -d 1 -w 0 -c AGXDeviceUserClient"
+
+
+def _mac(**changes: str) -> Recorded:
+    commands = {
+        "pmset -g": recorded("pmset_g_arm64.public.txt"),
+        "pmset -g batt": recorded("pmset_batt_ac_m1.public.txt"),
+        "pmset -g therm": recorded("pmset_therm_nominal_m1pro.public.txt"),
+        IOACCELERATOR: recorded("ioreg_ioaccelerator_busy.public.txt"),
+        AGX_CLIENTS: recorded("ioreg_agx_user_client.layout.txt"),
+        "sysctl vm.swapusage": recorded("sysctl_memory.layout.txt"),
+        "sysctl iogpu.wired_limit_mb": recorded("sysctl_memory.layout.txt"),
+        "sysctl kern.memorystatus_vm_pressure_level": recorded("sysctl_memory.layout.txt"),
+        "tmutil status": recorded("tmutil_status_idle.layout.txt"),
+        f"footprint {os.getpid()}": recorded("footprint.layout.txt"),
+        f"ps -o pri= -p {os.getpid()}": "31\n",
+    }
+    return Recorded(platform="darwin", commands=commands | changes, notifications={THERMAL_KEY: 2})
+
+
+def _by_field(readings: tuple[Reading, ...]) -> dict[str, Reading]:
+    assert len({reading.field for reading in readings}) == len(readings)
+    return {reading.field: reading for reading in readings}
+
+
+def test_a_mac_is_read_whole() -> None:
+    found = _by_field(MachineReader(_mac()).read())
+    values = {name: (reading.value, reading.value_text) for name, reading in found.items()}
+    expected = {
+        "thermal_level": (2.0, "heavy"),
+        "power_source": (None, "mains"),
+        "power_mode": (0.0, "automatic"),
+        "gpu_utilization_percent": (99.0, None),
+        "gpu_memory_bytes": (28_367_667_200.0, None),
+        "wired_limit_bytes": (40_960 * 2.0**20, None),
+        "vm_pressure": (1.0, "normal"),
+        "swap_used_bytes": (0.0, None),
+        "tree_memory_bytes": (20_008_894_464.0, None),
+        "time_machine": (0.0, "idle"),
+        "priority": (31.0, None),
+        "cpu_speed_limit_percent": (None, None),
+    }
+    assert {name: values[name] for name in expected} == expected
+    assert found["cpu_speed_limit_percent"].reason
+
+
+def test_a_command_runs_once_for_all_its_fields() -> None:
+    mac = _mac()
+    MachineReader(mac).read()
+    assert mac.ran.count(IOACCELERATOR) == 1
+
+
+def test_without_the_key_the_tool_is_asked() -> None:
+    mac = Recorded(
+        platform="darwin",
+        commands={f"notifyutil -g {THERMAL_KEY}": recorded("notifyutil_level1.layout.txt")},
+    )
+    assert (read_thermal_level(mac).value, read_thermal_level(mac).value_text) == (1.0, "moderate")
+
+
+@pytest.mark.parametrize(
+    ("mac", "reason"),
+    [
+        (Recorded(platform="darwin", notifications={THERMAL_KEY: 17}), "notifyutil is not installed"),
+        (
+            Recorded(
+                platform="darwin",
+                commands={f"notifyutil -g {THERMAL_KEY}": recorded("notifyutil_failure.layout.txt")},
+            ),
+            "Failed with code 9",
+        ),
+    ],
+)
+def test_an_unreadable_level_is_none_with_the_reason(mac: Recorded, reason: str) -> None:
+    found = read_thermal_level(mac)
+    assert found.value is None
+    assert reason in (found.reason or "")
+
+
+def test_a_bare_mac_gives_reasons_and_no_zeros() -> None:
+    found = _by_field(MachineReader(Recorded(platform="darwin")).read())
+    for name in macos.FIELDS:
+        assert found[name].value is None, name
+        assert found[name].value_text is None, name
+        assert found[name].reason, name
+
+
+def test_gpu_time_of_others_is_a_rate_between_two_readings() -> None:
+    text = recorded("ioreg_agx_user_client.layout.txt")
+    mine = text.replace("pid 440, WindowServer", f"pid {os.getpid()}, python")
+    later = text.replace("38738170958", str(38_738_170_958 + 120_000_000))  # 120 ms more
+    clock = iter([0.0, 0.0, 2.0, 2.0])
+    mac = _mac(**{AGX_CLIENTS: text + mine})
+    reader = MachineReader(mac, clock=lambda: next(clock))
+    assert _by_field(reader.read())["gpu_ms_per_s_others"].reason == FIRST
+    mac.commands = {**mac.commands, AGX_CLIENTS: later + mine.replace("38738170958", "99999999999")}
+    assert _by_field(reader.read())["gpu_ms_per_s_others"].value == pytest.approx(60.0)
+
+
+# ---- a made-up Linux machine ----
+
+LAPTOP = {
+    "/sys/class/thermal/thermal_zone0/temp": "48000",
+    "/sys/class/thermal/thermal_zone0/type": "acpitz",
+    "/sys/class/thermal/thermal_zone1/temp": "71500",
+    "/sys/class/thermal/thermal_zone1/type": "x86_pkg_temp",
+    "/sys/class/thermal/thermal_zone2/temp": "",
+    "/sys/class/thermal/thermal_zone2/type": "iwlwifi",
+    "/sys/class/power_supply/AC/type": "Mains",
+    "/sys/class/power_supply/AC/online": "0",
+    "/sys/class/power_supply/BAT0/type": "Battery",
+    "/sys/class/power_supply/BAT0/status": "Discharging",
+    "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "1800000",
+    "/sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": "2200000",
+    "/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq": "4000000",
+    "/sys/devices/system/cpu/cpu1/cpufreq/scaling_max_freq": "4000000",
+    "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave",
+    "/proc/meminfo": "MemTotal: 16000 kB\nMemAvailable:    9000 kB\nSwapTotal:   2000 kB\nSwapFree:   1500 kB",
+    "/proc/stat": "cpu  10 20 30 40 50 60 70 800 90 100\ncpu0 1 2 3 4 5 6 7 8 9 10",
+    "/proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000\nfull avg10=0.00 total=5",
+    "/proc/pressure/memory": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull total=0",
+    "/proc/pressure/io": "some avg10=1.25 avg60=0.00 avg300=0.00 total=777\nfull total=7",
+}
+
+
+def test_a_laptop_is_read_whole() -> None:
+    found = _by_field(MachineReader(Recorded(platform="linux", files=LAPTOP)).read())
+    values = {name: (reading.value, reading.value_text) for name, reading in found.items()}
+    expected = {
+        "thermal_level": (None, None),
+        "thermal_zone_c": (71.5, "x86_pkg_temp"),
+        "power_source": (None, "battery"),
+        "power_mode": (None, "powersave"),
+        "cpu_mhz": (2000.0, None),
+        "cpu_mhz_max": (4000.0, None),
+        "swap_used_bytes": (500 * 1024.0, None),
+    }
+    assert {name: values[name] for name in expected} == expected
+    assert found["thermal_level"].reason == "Linux tells temperatures (thermal_zone_c), not a level of thermal pressure"
+
+
+def test_mains_goes_before_a_battery_and_a_profile_before_a_governor() -> None:
+    files = LAPTOP | {
+        "/sys/class/power_supply/AC/online": "1",
+        "/sys/firmware/acpi/platform_profile": "performance\n",
+    }
+    found = _by_field(MachineReader(Recorded(platform="linux", files=files)).read())
+    assert (found["power_source"].value_text, found["power_mode"].value_text) == ("mains", "performance")
+
+
+def test_stalls_are_the_growth_since_the_last_reading() -> None:
+    linux = Recorded(platform="linux", files=LAPTOP)
+    clock = iter([0.0, 0.0, 4.0, 4.0])
+    reader = MachineReader(linux, clock=lambda: next(clock))
+    first = _by_field(reader.read())
+    assert [first[f"stalled_{name}_us"].reason for name in ("cpu", "memory", "io")] == [FIRST] * 3
+    linux.files = {**LAPTOP, "/proc/pressure/cpu": "some avg10=0.00 total=3500\nfull total=9"}
+    linux.files |= {"/proc/stat": f"cpu  10 20 30 40 50 60 70 {800 + 2 * os.sysconf('SC_CLK_TCK')} 90 100"}
+    second = _by_field(reader.read())
+    assert [second[f"stalled_{name}_us"].value for name in ("cpu", "memory", "io")] == [2500.0, 0.0, 0.0]
+    assert second["cpu_cores_stolen"].value == pytest.approx(0.5)
+
+
+def test_a_counter_that_cannot_be_read_any_more_gives_the_reason() -> None:
+    linux = Recorded(platform="linux", files=LAPTOP)
+    reader = MachineReader(linux)
+    reader.read()
+    linux.files = {path: text for path, text in LAPTOP.items() if path != "/proc/pressure/io"}
+    assert _by_field(reader.read())["stalled_io_us"].reason == "/proc/pressure/io does not exist"
+
+
+def test_a_virtual_machine_gives_reasons_and_no_zeros() -> None:
+    found = _by_field(MachineReader(Recorded(platform="linux")).read())
+    for name in ("thermal_level", "thermal_zone_c", "power_source", "power_mode", "cpu_mhz", "swap_used_bytes"):
+        assert (found[name].value, found[name].value_text) == (None, None), name
+        assert found[name].reason, name
+
+
+# ---- this machine ----
+
+
+def test_this_machine_is_read_with_values_or_reasons() -> None:
+    for reading in read_machine():
+        said = (reading.value is not None, reading.value_text is not None, reading.reason is not None)
+        assert any(said), reading
+        assert said[2] != (said[0] or said[1]), reading
+        assert reading.source, reading
+
+
+def test_the_fields_that_the_tables_name_are_there() -> None:
+    assert {"thermal_level", "power_source"} <= {reading.field for reading in read_machine()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the bound is for Linux, where nothing is spawned")
+def test_a_full_reading_is_cheap() -> None:
+    reader = MachineReader()
+    reader.read()
+    spent = []
+    for _ in range(5):
+        started = time.perf_counter()
+        reader.read()
+        spent.append(time.perf_counter() - started)
+    assert min(spent) < 0.05
+
+
+def test_the_work_of_our_own_processes_is_not_that_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = iter([psutil_times(user=90.0, system=10.0), psutil_times(user=95.0, system=11.0)])
+    ours = iter([{"1": 10.0, "2": 5.0}, {"1": 13.0, "3": 1.0}])  # one ended, one is new
+    monkeypatch.setattr("workers.telemetry.psutil.cpu_times", lambda: next(busy))
+    monkeypatch.setattr("workers.telemetry.own_cpu_s", lambda: next(ours))
+    clock = iter([0.0, 0.0, 2.0, 2.0])
+    reader = MachineReader(Recorded(platform="linux"), clock=lambda: next(clock))
+    reader.read()
+    assert _by_field(reader.read())["cpu_cores_others"].value == pytest.approx((6 - 3 - 1) / 2)
+
+
+def psutil_times(*, user: float, system: float) -> SimpleNamespace:
+    """As psutil gives them, on a platform without interrupt times."""
+    return SimpleNamespace(user=user, nice=0.0, system=system, idle=1e6)
+
+
+def test_the_work_of_this_process_is_seen_as_its_own() -> None:
+    before = own_cpu_s()
+    burned_until = time.process_time() + 0.3
+    while time.process_time() < burned_until:
+        pass
+    me = str(os.getpid())
+    assert own_cpu_s()[me] - before[me] == pytest.approx(0.3, abs=0.1)
+
+
+def test_a_missing_program_and_a_failing_one_give_their_reasons() -> None:
+    with pytest.raises(Unreadable, match="no-such-program is not installed"):
+        LocalSystem().run("no-such-program")
+    with pytest.raises(Unreadable, match=r"sh failed with status 3: broken"):
+        LocalSystem().run("sh", "-c", "echo broken >&2; exit 3")
+
+
+def test_a_program_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.system.COMMAND_TIMEOUT_S", 0.1)
+    with pytest.raises(Unreadable, match="did not answer within"):
+        LocalSystem().run("sleep", "5")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="a Mac has both")
+def test_calls_that_only_a_mac_has_say_so() -> None:
+    with pytest.raises(Unreadable, match="only macOS"):
+        LocalSystem().notify_state(THERMAL_KEY)
+    with pytest.raises(Unreadable, match="only macOS"):
+        LocalSystem().footprint_bytes(os.getpid())
