@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.effects import HUBER_FIT, Floats, Integers, fit_levels
+from orchestrator.effects import HUBER_FIT, Integers, fit_levels
+from orchestrator.inversion import Floats
 from orchestrator.observations import ScopeTrials
 from orchestrator.schedule import AA_LABEL
 
@@ -72,6 +73,7 @@ def _means_after(residual: Floats, before: Integers, arms: int) -> Floats:
     """Mean residual after each arm in each deal less the mean over all, in standard errors, shape deals x arms."""
     centred = residual - residual.mean()
     counts = np.maximum(np.bincount(before[0], minlength=arms), 1)
-    sums = np.stack([(centred[None, :] * (before == arm)).sum(axis=1) for arm in range(arms)], axis=1)
-    found: Floats = sums / np.sqrt(counts)
+    cell = before + arms * np.arange(len(before))[:, None]
+    sums = np.bincount(cell.ravel(), weights=np.tile(centred, len(before)), minlength=arms * len(before))
+    found: Floats = sums.reshape(len(before), arms) / np.sqrt(counts)
     return found

@@ -8,13 +8,15 @@ alpha, and the price is less than Bonferroni's.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
-from orchestrator.effects import Floats, Integers, fit_levels
+from orchestrator.effects import Integers, fit_levels
+from orchestrator.inversion import Floats
 from orchestrator.observations import ScopeTrials
 
-DEALS = 4_000  # of the labels, the observed one among them
+DEALS = 2_000  # of the labels, the observed one among them
 
 
 def family_p_values(
@@ -60,39 +62,33 @@ def _one_step(used: ScopeTrials, treatments: Sequence[str], control: str, seed: 
     others = np.array(list(dict.fromkeys(used.labels)), dtype=object)
     level = np.where(member >= 0, 0, 1 + np.argmax(used.labels[:, None] == others[None, :], axis=1))
     scores = fit_levels(level, used.rounds, used.prompts).slot_scores(used.y[:, None])[:, 0]
-    scores_by_round, place = _by_round(scores, used.rounds, member, len(members))
-    sums = _sums_by_member(scores_by_round, place, seed)
+    sums, rounds_of = _sums_by_member(scores, used.rounds, member, len(members), seed)
     against = sums[:, 1:] - sums[:, :1]
     # A treatment with fewer rounds has smaller sums; in units of their spread all are alike.
-    sizes = np.abs(against) / np.sqrt((place[:, 1:] >= 0).sum(axis=0))
+    sizes = np.abs(against) / np.sqrt(rounds_of[1:])
     largest = sizes.max(axis=1)
     tolerance = 1e-9 * len(scores)
     return {name: float((largest >= sizes[0, index] - tolerance).mean()) for index, name in enumerate(treatments)}
 
 
-def _by_round(scores: Floats, rounds: Integers, member: Integers, members: int) -> tuple[Floats, Integers]:
-    """The family's scores, rounds x members, packed to the left, and each member's place there (-1: absent)."""
-    numbers, row = np.unique(rounds, return_inverse=True)
-    packed = np.full((len(numbers), members), np.nan)
-    place = np.full((len(numbers), members), -1, dtype=np.intp)
-    filled = np.zeros(len(numbers), dtype=np.intp)
-    for index in np.flatnonzero(member >= 0):
-        r = row[index]
-        packed[r, filled[r]] = scores[index]
-        place[r, member[index]] = filled[r]
-        filled[r] += 1
-    return packed, place
+def _sums_by_member(
+    scores: Floats, rounds: Integers, member: Integers, members: int, seed: int
+) -> tuple[Floats, Integers]:
+    """Each member's summed score in each deal (deals x members, the observed first), and the rounds it is in."""
+    sums = np.zeros((DEALS, members))
+    rounds_of = np.zeros(members, dtype=np.intp)
+    for index, number in enumerate(np.unique(rounds)):
+        slots = np.flatnonzero((rounds == number) & (member >= 0))
+        present = member[slots]
+        rounds_of[present] += 1
+        sums[:, present] += scores[slots][_deals(len(slots), seed + index)]
+    return sums, rounds_of
 
 
-def _sums_by_member(packed: Floats, place: Integers, seed: int) -> Floats:
-    """Each member's summed score in each deal, shape deals x members; the first deal is the observed one."""
-    rounds, members = packed.shape
-    keys = np.random.Generator(np.random.PCG64(seed)).random((DEALS, rounds, members), dtype=np.float32)
-    keys[0] = np.arange(members, dtype=np.float32) / members
-    absent = np.isnan(packed)
-    keys[:, absent] = 2.0  # stay at the right end
-    dealt = np.take_along_axis(np.where(absent, 0.0, packed)[None], np.argsort(keys, axis=2), axis=2)
-    return np.stack(
-        [dealt[:, np.flatnonzero(place[:, m] >= 0), place[place[:, m] >= 0, m]].sum(axis=1) for m in range(members)],
-        axis=1,
-    )
+@lru_cache(maxsize=512)
+def _deals(size: int, seed: int) -> Integers:
+    """Random orders of so many slots, deals x size, the identity first."""
+    orders = np.tile(np.arange(size, dtype=np.intp), (DEALS, 1))
+    orders[1:] = np.random.Generator(np.random.PCG64(seed)).permuted(orders[1:], axis=1)
+    orders.setflags(write=False)
+    return orders

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.comparability import Scope, Words, words
-from orchestrator.effects import Floats, Integers, Series, make_series
+from orchestrator.effects import Integers, Series, make_series
+from orchestrator.inversion import Floats
 from orchestrator.schedule import AA_LABEL
 
 LOWER_IS_FASTER = frozenset({"ttft_s"})

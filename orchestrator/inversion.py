@@ -1,0 +1,113 @@
+"""From a test to an estimate and an interval: where a score vanishes, and which effects a test does not reject.
+
+Both searches go left and right at once, so that exchanging the two arms mirrors every step and the result with it.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Function = Callable[[Floats], Floats]  # of candidate effects, shape (m,)
+
+FARTHEST = 50.0  # on the log scale
+SHORTEST = 1e-9
+ROOT_WIDTH = 1e-10
+FLAT = 1e-9  # a summed score this small is 0
+INTERVAL_WIDTH = 1e-3  # in half-widths
+
+
+def estimate(scores: Function, contrasts: Floats) -> float:
+    """The effect at which the summed score is 0; the middle, where it is 0 over a range.
+
+    Args:
+        scores: (R, m) scores of the rounds for m effects, falling with the effect on the whole.
+        contrasts: (R,) raw differences of the rounds, to start from.
+    """
+    middle = float(np.median(contrasts))
+    reach = max(float(np.abs(contrasts - middle).max()), SHORTEST)
+
+    def slack(effects: Floats) -> Floats:
+        """Above 0 where the score is not above 0 (first) and not below 0 (second)."""
+        total = scores(effects).sum(axis=0)
+        return np.array([FLAT - total[0], total[1] + FLAT])
+
+    outside = _first_outside(slack, np.array([middle, middle]), reach)
+    if not np.isfinite(outside).all():
+        return middle
+    return float(_narrow(slack, outside[::-1].copy(), outside, ROOT_WIDTH).mean())
+
+
+def interval(p: Function, *, root: float, p_of_none: float, alpha: float, reach: float) -> tuple[float, float]:
+    """The effects around the root with p above alpha; 0 is among them exactly when p_of_none is above alpha.
+
+    Infinite where no effect is rejected on that side.
+
+    Args:
+        p: the test.
+        root: an effect that the test does not reject.
+        p_of_none: p of the effect 0.
+        reach: a guess of the interval's half-width.
+    """
+
+    def slack(effects: Floats) -> Floats:
+        found: Floats = np.log(p(effects) / alpha)
+        return found
+
+    inside = np.array([root, root])
+    if p_of_none > alpha:
+        inside = np.array([min(root, 0.0), max(root, 0.0)])
+    outside = _first_outside(slack, inside, reach)
+    if p_of_none <= alpha:
+        nearer = np.maximum if root > 0 else np.minimum
+        outside = np.where(outside * root < root * root, nearer(outside, 0.0), outside)
+    bounded = np.isfinite(outside)
+    ends = _narrow(slack, inside, np.where(bounded, outside, inside), reach * INTERVAL_WIDTH)
+    return (float(ends[0]) if bounded[0] else -math.inf), (float(ends[1]) if bounded[1] else math.inf)
+
+
+def half_width(scores: Function, contrasts: Floats, root: float) -> float:
+    """About two and a half standard errors, from the spread of the rounds' scores and their slope at the root."""
+    step = max(float(np.median(np.abs(contrasts - np.median(contrasts)))), SHORTEST) / 4
+    near = scores(np.array([root - step, root, root + step]))
+    left, _, right = near.sum(axis=0)
+    slope = (left - right) / (2 * step)
+    spread = float(np.sqrt((near[:, 1] ** 2).sum()))
+    return max(2.5 * spread / slope if slope > 0 else 4.0 * step, SHORTEST)
+
+
+def _first_outside(slack: Function, start: Floats, reach: float) -> Floats:
+    """Left of start[0] and right of start[1], in growing steps: the first effects without slack; infinite if none."""
+    found = np.array([-np.inf, np.inf])
+    step = reach
+    while step < FARTHEST and not np.isfinite(found).all():
+        tried = np.array([start[0] - step, start[1] + step])
+        found = np.where(np.isinf(found) & (slack(tried) <= 0), tried, found)
+        step *= 1.5
+    return found
+
+
+def _narrow(slack: Function, inside: Floats, outside: Floats, width: float) -> Floats:
+    """The last effects with slack on the way from inside to outside, to within `width`, both sides at once.
+
+    False position with the Illinois rule (an end that stays is given half its weight), and a bisection in every third
+    step, because p is a step function.
+    """
+    at_inside, at_outside = slack(inside), slack(outside)
+    kept = np.zeros(2)
+    step = 0
+    while np.abs(outside - inside).max() > width:
+        share = np.full(2, 0.5)
+        if step % 3 < 2:
+            share = np.clip(at_inside / np.maximum(at_inside - at_outside, 1e-300), 0.02, 0.98)
+        tried = inside + share * (outside - inside)
+        value = slack(tried)
+        holds = value > 0
+        at_outside = np.where(holds, at_outside * np.where(kept > 0, 0.5, 1.0), value)
+        at_inside = np.where(holds, value, at_inside * np.where(kept < 0, 0.5, 1.0))
+        inside, outside = np.where(holds, tried, inside), np.where(holds, outside, tried)
+        kept = np.where(holds, 1.0, -1.0)
+        step += 1
+    return inside
