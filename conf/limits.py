@@ -49,7 +49,7 @@ RULES: dict[type[Any], dict[str, Rule]] = {
     },
     schema.MlxLmConfig: {
         "prefill_step_size": at_least(1),
-        "max_kv_size": at_least(1),
+        "max_kv_size": at_least(8),
         "kv_bits": _KV_BITS,
         "kv_group_size": at_least(1),
         "quantized_kv_start": at_least(0),
@@ -106,3 +106,5 @@ def problems(config: type[Any], values: Mapping[str, Any]) -> Iterator[tuple[str
             yield key, f"is {value}: give a finite number"
         elif value is not None and value != "???" and key in rules and (problem := rules[key](value)):
             yield key, problem
+    if values.get("max_kv_size") is not None and values.get("kv_bits") is not None:
+        yield "kv_bits", "excludes max_kv_size: a cache that rotates is not quantised; set one of them to null"

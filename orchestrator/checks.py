@@ -56,9 +56,8 @@ def type_error(where: str, group: str, schema: type[Any], key: str, value: Any) 
     return InputError(f"{where}: {group}.{key} takes {expected}, not {shown}")
 
 
-def omegaconf_error(where: str, group: str, schema: type[Any], error: OmegaConfBaseException) -> InputError:
+def omegaconf_error(where: str, group: str, schema: type[Any], key: str, error: OmegaConfBaseException) -> InputError:
     """For what omegaconf found while merging a YAML file's values into a schema."""
-    key = str(error.full_key or error.key)
     found = re.search(r"[Vv]alue:? '?(.*?)'?(?: of type .*|, expected one of .*|$)", first_line(error))
     if not has_key(schema, key):
         return key_error(where, group, schema, key)

@@ -96,7 +96,7 @@ class Parts:
         lines = [f"+{group}@part{number}={option}" for number, (group, option) in enumerate(new)]
         config = self._compose("interlace_parts", lines)
         for number, part in enumerate(new):
-            self._nodes[part] = self._typed(part, config.get(f"part{number}"))
+            self._nodes[part] = self._typed(part, config[f"part{number}"])
 
     def schema(self, part: Part) -> type[Any]:
         """The dataclass that checks a loaded part."""
@@ -152,19 +152,17 @@ class Parts:
             where = by_key[dotted].where if dotted in by_key else str(self.file(part))
             raise InputError(f"{where}: {dotted} {problem}")
 
-    def _typed(self, part: Part, node: DictConfig | None) -> DictConfig:
+    def _typed(self, part: Part, node: DictConfig) -> DictConfig:
         group, option = part
-        if not isinstance(node, DictConfig):
-            raise InputError(
-                f"{self.file(part)}: holds no settings of group {group}: empty, or under another `# @package`"
-            )
         if not is_dataclass(_schema(node)):
             schema = self._schema_of(part, node)
             try:
                 node = OmegaConf.merge(OmegaConf.structured(schema), node)  # type: ignore[assignment]
             except OmegaConfBaseException as error:
-                raise omegaconf_error(str(self.file(part)), group, schema, error) from error
-        if OmegaConf.is_missing(node, "name"):
+                raise omegaconf_error(
+                    str(self.file(part)), group, schema, str(error.full_key or error.key), error
+                ) from error
+        if OmegaConf.is_missing(node, "name") or node.get("name") == "":
             node.name = option
         tree = OmegaConf.create({group: node})
         OmegaConf.set_struct(tree, True)
@@ -195,15 +193,18 @@ class Parts:
     def _composition_error(self, error: HydraException) -> InputError:
         """Hydra's several lines as one: which file, which key, what is valid."""
         named = re.search(r"In '([^']+)'", str(error))
-        cause = error.__cause__
         where = named.group(1) if named else "configuration"
         group, _, option = where.partition("/")
-        if option and option in self.options(group):
+        if option in self.options(group):
             where = str(self.file((group, option)))
-        if isinstance(cause, OmegaConfBaseException) and group in GROUP_SCHEMAS:
-            schema = cause.object_type if is_dataclass(cause.object_type) else GROUP_SCHEMAS[group]
-            return omegaconf_error(where, group, schema, cause)
-        return InputError(f"{where}: {first_line(error)}")
+        cause = error.__context__  # Hydra raises its own error while it handles omegaconf's
+        if not isinstance(cause, OmegaConfBaseException) or group not in GROUP_SCHEMAS:
+            return InputError(f"{where}: {first_line(error)}")
+        if cause.key is None:
+            return InputError(f"{where}: {first_line(cause)}; write one `key: value` a line")
+        schema = cause.object_type if group == "engine" and is_dataclass(cause.object_type) else GROUP_SCHEMAS[group]
+        key = re.sub(r"^part\d+\.", "", str(cause.full_key or cause.key))
+        return omegaconf_error(where, group, schema, key, cause)
 
 
 def _checked(folder: Path) -> Path:

@@ -119,6 +119,7 @@ def test_what_does_not_fit_says_what_would(key: str, value: Any, parts: list[str
         (schema.CheckpointConfig, {"source": "???"}, "source", "hub, local, gguf, imported, dummy"),
         (schema.CheckpointConfig, {"dtype": "int8"}, "dtype", "float32, bfloat16"),
         (schema.MlxLmConfig, {"kv_bits": 7}, "kv_bits", "2, 3, 4"),
+        (schema.MlxLmConfig, {"kv_bits": 4, "max_kv_size": 512}, "kv_bits", "excludes max_kv_size"),
         (schema.MlxLmDraftConfig, {"block_size": 1}, "block_size", "at least 2"),
         (schema.SimulatedConfig, {"block_size": 0}, "block_size", "at least 1"),
         (schema.SimulatedConfig, {"drift": "weird"}, "drift", "saturating"),
