@@ -36,22 +36,17 @@ def show_plan(overrides: Sequence[str], *, config_dir: str | None, as_json: bool
     """`interlace plan`."""
     from orchestrator.compose import make_plan
 
-    plan = make_plan(overrides, config_dir=optional_path(config_dir)).plan
+    composed = make_plan(overrides, config_dir=optional_path(config_dir))
     if as_json:
-        sys.stdout.write(dump(plan) + "\n")
+        sys.stdout.write(dump(composed.plan) + "\n")
         return
+    from db.session import database_url
+    from orchestrator.machine_lines import machine_lines
     from orchestrator.plan_view import print_plan
     from orchestrator.terminal import console
 
-    print_plan(plan, console(), extra=_machine_lines(plan))
-
-
-def _machine_lines(plan: Plan) -> list[tuple[str, str]]:
-    """What the plan means on this machine."""
-    from orchestrator.preparation import memory_line
-    from orchestrator.residency import plan_of
-
-    return [("memory", memory_line(plan_of(plan.arms, plan.prompts)))]
+    lines = machine_lines(composed.plan, url=database_url(composed.db_url))
+    print_plan(composed.plan, console(), extra=lines)
 
 
 # ---- run, resume ----
@@ -61,6 +56,7 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
     """`interlace run`: plan, look at the machine, store the plan, run it, audit it."""
     from db.session import database_path, database_url, open_database
     from orchestrator.compose import make_plan
+    from orchestrator.machine_lines import machine_lines
     from orchestrator.plan_view import print_plan
     from orchestrator.preparation import find_weights, refuse_what_does_not_fit
     from orchestrator.recorder import create_run
@@ -73,7 +69,7 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
     url = database_url(composed.db_url)
     database = open_database(url)
     if not quiet:
-        print_plan(composed.plan, console(), extra=_machine_lines(composed.plan))
+        print_plan(composed.plan, console(), extra=machine_lines(composed.plan, url=url))
     log_root = database_path(url).parent / "logs"
     recorder = create_run(database, composed.plan, host=read_host(), weights=weights, log_root=log_root)
     return _execute(recorder, fail_on=fail_on, quiet=quiet)

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.estimate import about
 from orchestrator.progress import Remainder, Unit
 from orchestrator.recorder import Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial
@@ -27,14 +28,6 @@ def console() -> Console:
 def write(text: str) -> None:
     """Text as it is, for machines: no wrapping, no markup."""
     sys.stdout.write(text)
-
-
-def duration(seconds: float) -> str:
-    """As people say it: 45 s, 4 min, 2 h 10 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def table(*columns: str, right: Iterable[str] = ()) -> Table:
@@ -106,7 +99,7 @@ class ProgressObserver:
         if self._done == 0:
             return "time left not known yet"
         left_s = (time.monotonic() - self._started_s) / self._done * (self._total - self._done)
-        return f"about {duration(left_s)} left"
+        return f"{about(left_s)} left"
 
 
 class SilentObserver:
