@@ -13,7 +13,7 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # omegaconf's reader; no types without an extra package
 
@@ -152,8 +152,10 @@ class Parts:
             where = by_key[dotted].where if dotted in by_key else str(self.file(part))
             raise InputError(f"{where}: {dotted} {problem}")
 
-    def _typed(self, part: Part, node: DictConfig) -> DictConfig:
+    def _typed(self, part: Part, node: DictConfig | ListConfig) -> DictConfig:
         group, option = part
+        if not isinstance(node, DictConfig):
+            raise InputError(f"{self.file(part)}: holds a list; write one `key: value` a line")
         if not is_dataclass(_schema(node)):
             schema = self._schema_of(part, node)
             try:
@@ -200,8 +202,6 @@ class Parts:
         cause = error.__context__  # Hydra raises its own error while it handles omegaconf's
         if not isinstance(cause, OmegaConfBaseException) or group not in GROUP_SCHEMAS:
             return InputError(f"{where}: {first_line(error)}")
-        if cause.key is None:
-            return InputError(f"{where}: {first_line(cause)}; write one `key: value` a line")
         schema = cause.object_type if group == "engine" and is_dataclass(cause.object_type) else GROUP_SCHEMAS[group]
         key = re.sub(r"^part\d+\.", "", str(cause.full_key or cause.key))
         return omegaconf_error(where, group, schema, key, cause)

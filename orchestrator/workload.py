@@ -66,9 +66,11 @@ def parse_prompts(text: str, *, where: str, name: str, max_tokens: int) -> tuple
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        content = path.read_bytes()
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
+        number = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}, line {number}: not UTF-8; save the file as UTF-8") from error
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; give a JSONL file of prompts: workload.file=my.jsonl") from error
 
