@@ -33,6 +33,9 @@ class Check:
     def ok(self) -> bool:
         return self.version.state is State.CURRENT and not self.problems
 
+    def __str__(self) -> str:
+        return "\n".join((f"{self.version}, {'sound' if self.ok else 'not sound'}", *self.problems))
+
 
 def check(url: str) -> Check:
     """Look for damage and broken references, and compare the schema with what the revisions make. Changes nothing.

@@ -42,6 +42,9 @@ class Version:
     revision: str | None  # the database's; None: fresh or foreign
     head: str  # the newest revision that this code knows
 
+    def __str__(self) -> str:
+        return f"{self.path}: schema {self.revision or 'none'}, {self.state.value}"
+
 
 def current(url: str, *, scripts: str = SCRIPTS) -> Version:
     """The version of a database, read without changing it. `scripts` is the folder of the revisions.

@@ -47,6 +47,7 @@ def run_query(url: str, sql: str, params: Mapping[str, Parameter] | None = None)
     try:
         with closing(connect_readonly(path)) as connection:
             known = _known_columns(connection)
+            _prepare_table_functions(connection)
             connection.set_authorizer(_authorize)
             # Lets Ctrl-C through: the handler is where Python can look for it while SQLite works.
             connection.set_progress_handler(lambda: 0, _STEPS_BETWEEN_CHECKS)
@@ -105,6 +106,12 @@ def _authorize(action: int, first: str | None, second: str | None, _database: st
     if action == sqlite3.SQLITE_PRAGMA and first is not None and first.lower() in _PRAGMAS:
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
+
+
+def _prepare_table_functions(connection: sqlite3.Connection) -> None:
+    """Use each table-valued function once: its first use declares a table, which the authorizer would refuse."""
+    for function in ("json_each('[]')", "json_tree('[]')", *(f"pragma_{name}('')" for name in sorted(_PRAGMAS))):
+        connection.execute(f"SELECT 1 FROM {function}").fetchall()
 
 
 def _known_columns(connection: sqlite3.Connection) -> dict[str, list[str]]:

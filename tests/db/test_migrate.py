@@ -151,6 +151,7 @@ def test_a_sound_database_passes(database: Database) -> None:
     found = check(database.url)
     assert found.ok
     assert (found.problems, found.version.revision) == ((), "0001")
+    assert str(found) == f"{database.path}: schema 0001, current, sound"
 
 
 def test_checking_changes_nothing(database: Database) -> None:
@@ -192,6 +193,7 @@ def test_damage_is_found(database: Database) -> None:
 def test_where_nothing_is_the_check_says_so(tmp_path: Path) -> None:
     found = check(str(tmp_path / "x.db"))
     assert (found.ok, found.version.state) == (False, State.FRESH)
+    assert str(found) == f"{tmp_path / 'x.db'}: schema none, fresh, not sound"
     with pytest.raises(LocationError, match="interlace run"):
         refuse_all_but_current(found.version)
 

@@ -154,6 +154,9 @@ def test_a_parameter_too_large_is_one_clear_line(stored: tuple[Database, Filled]
     [
         "PRAGMA table_info(run)",
         "SELECT name FROM pragma_table_info('run')",
+        "SELECT name FROM pragma_index_list('run')",
+        "SELECT value FROM json_each('[1, 2]')",
+        "SELECT fullkey FROM json_tree('[1, 2]')",
         "EXPLAIN QUERY PLAN SELECT * FROM trial_flat",
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 5) SELECT x FROM n",
         "SELECT json_extract(stamps_us, '$[#-1]') FROM generation",
