@@ -215,6 +215,7 @@ class Arm(Base):
         UniqueConstraint("run_id", "name"),
         _one_of("state", "active", "dropped"),
         Index(None, "fingerprint"),
+        Index(None, "config_sha256"),
         Index(None, "name"),
         Index(None, "checkpoint_id"),
     )

@@ -169,6 +169,7 @@ def _create_arm() -> None:
         sa.UniqueConstraint("run_id", "name", name=op.f("uq_arm_run_id_name")),
     )
     op.create_index(op.f("ix_arm_checkpoint_id"), "arm", ["checkpoint_id"])
+    op.create_index(op.f("ix_arm_config_sha256"), "arm", ["config_sha256"])
     op.create_index(op.f("ix_arm_fingerprint"), "arm", ["fingerprint"])
     op.create_index(op.f("ix_arm_name"), "arm", ["name"])
 

@@ -202,7 +202,7 @@ def test_the_command_that_ci_runs_agrees() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "migrations.verify"], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "migrations and models agree\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "migrations match the models\n", "")
 
 
 def _ddl(path: Path) -> dict[str, check_module.Ddl]:
