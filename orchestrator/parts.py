@@ -100,7 +100,7 @@ class Parts:
 
     def schema(self, part: Part) -> type[Any]:
         """The dataclass that checks a loaded part."""
-        return _schema(self._nodes[part][part[0]])
+        return OmegaConf.get_type(self._nodes[part][part[0]]) or object
 
     def values(self, part: Part, settings: Iterable[tuple[Setting, Any]] = ()) -> dict[str, Any]:
         """A loaded part with these settings, as plain JSON values, complete and within its limits.
@@ -146,35 +146,30 @@ class Parts:
 
     def _check(self, part: Part, values: dict[str, Any], chosen: list[tuple[Setting, Any]]) -> None:
         group = part[0]
-        by_key = {setting.key: setting for setting, _ in chosen}
         for key, problem in all_problems(self.schema(part), values):
             dotted = f"{group}.{key}"
-            where = by_key[dotted].where if dotted in by_key else str(self.file(part))
-            raise InputError(f"{where}: {dotted} {problem}")
+            given = [setting.where for setting, _ in chosen if f"{dotted}.".startswith(f"{setting.key}.")]
+            raise InputError(f"{given[0] if given else self.file(part)}: {dotted} {problem}")
 
     def _typed(self, part: Part, node: DictConfig | ListConfig) -> DictConfig:
+        """The part under its schema, whether or not its file names one, in a tree {group: part}."""
         group, option = part
         if not isinstance(node, DictConfig):
             raise InputError(f"{self.file(part)}: holds a list; write one `key: value` a line")
-        if not is_dataclass(_schema(node)):
-            schema = self._schema_of(part, node)
-            try:
-                node = OmegaConf.merge(OmegaConf.structured(schema), node)  # type: ignore[assignment]
-            except OmegaConfBaseException as error:
-                raise omegaconf_error(
-                    str(self.file(part)), group, schema, str(error.full_key or error.key), error
-                ) from error
-        if OmegaConf.is_missing(node, "name") or node.get("name") == "":
-            node.name = option
-        tree = OmegaConf.create({group: node})
+        schema = self._engine_schema(part, node) if group == "engine" else GROUP_SCHEMAS[group]
+        try:
+            tree = OmegaConf.create({group: OmegaConf.merge(OmegaConf.structured(schema), node)})
+        except OmegaConfBaseException as error:
+            key = str(error.full_key or error.key)
+            raise omegaconf_error(str(self.file(part)), group, schema, key, error) from error
+        if OmegaConf.is_missing(tree[group], "name") or tree[group].get("name") == "":
+            tree[group].name = option
         OmegaConf.set_struct(tree, True)
         return tree
 
-    def _schema_of(self, part: Part, node: DictConfig) -> type[Any]:
-        group = part[0]
-        if group != "engine":
-            return GROUP_SCHEMAS[group]
-        target = node.get("_target_")
+    def _engine_schema(self, part: Part, node: DictConfig) -> type[Any]:
+        """The schema that goes with the engine's class, which has to be one of ours: a worker will import it."""
+        target = None if OmegaConf.is_missing(node, "_target_") else node.get("_target_")
         if target not in ENGINE_SCHEMAS:
             problem = "`_target_` is missing" if target is None else f"`_target_: {target}` is no engine"
             raise InputError(f"{self.file(part)}: {problem}; {suggest(str(target), list(ENGINE_SCHEMAS))}")
@@ -214,10 +209,6 @@ def _checked(folder: Path) -> Path:
     if not any((folder / group).is_dir() for group in GROUP_SCHEMAS):
         raise InputError(f"--config-dir {folder}: holds no group; make a folder in it named {', '.join(GROUP_SCHEMAS)}")
     return folder
-
-
-def _schema(node: DictConfig) -> type[Any]:
-    return OmegaConf.get_type(node) or object
 
 
 def _options_in(folder: Path) -> Iterator[str]:

@@ -171,6 +171,7 @@ def test_a_control_that_is_no_one_arm_lists_the_arms(wanted: str) -> None:
         (["design.round=9"], ["'design.round=9'", "did you mean rounds?", "alpha"]),
         (["design.deadlines={lod_s:9}"], ["design.deadlines.lod_s", "did you mean load_s?"]),
         (["engine._target_=os.system"], ["no chosen engine has engine._target_"]),
+        (["design.deadlines={load_s:0}"], ["'design.deadlines={load_s:0}'", "design.deadlines.load_s is 0"]),
         (["design.rounds=many"], ["design.rounds", "a whole number or null", "'many'"]),
         (["engine=mlx_lm_draft", "engine.block_size=1"], ["engine.block_size is 1", "at least 2"]),
         (["checkpoint=simulated"], ["checkpoint simulated has no weights", "smollm2-8bit"]),

@@ -132,6 +132,12 @@ def test_references_within_a_group_are_resolved_and_others_refused(
         ("checkpoint/mine", "defaults: [nothing, _self_]\nsource: hub", ["nothing"]),
         ("design/mine", "defaults: [/schema/design@_here_, _self_]\ndeadlines: {lod_s: 3}", ["did you mean load_s?"]),
         ("engine/mine", "block_size: 4", ["`_target_` is missing", "workers.engines.mlx_lm.MlxLm"]),
+        (
+            "engine/mine",
+            "defaults: [/schema/engine/mlx_lm@_here_, _self_]\n_target_: os.system",
+            ["`_target_: os.system` is no engine"],
+        ),
+        ("engine/mine", "defaults: [/schema/engine/mlx_lm@_here_, _self_]\nkv_bits: 4", ["`_target_` is missing"]),
         ("engine/mine", "_target_: os.system", ["`_target_: os.system` is no engine", "workers.engines.mlx_lm.MlxLm"]),
         (
             "engine/mine",

@@ -1,0 +1,113 @@
+"""Durations: the sum of what a schedule holds, the words for it, and what it stands on."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.estimate import APPLE, CPU, TRIAL_OVERHEAD_S, Rates, about, assume, estimate
+from orchestrator.forecast import forecast
+from orchestrator.plan import Gate, Plan, Prompt
+from orchestrator.schedule import build_schedule
+from tests.orchestrator import plans
+
+# 33 characters are 10 tokens: 1 s of prefill; 20 tokens of answer: 4 s.
+ASKED = ({"role": "user", "content": "x" * 33},)
+ONE = Prompt(id="q/0", workload="q", prompt_class="code", turns=(ASKED,), max_tokens=20)
+TWO = Prompt(id="q/1", workload="q", prompt_class="code", turns=(ASKED, ASKED), max_tokens=20)
+RATES = Rates(prefill_tps=10, decode_tps=5, load_s=3, measured=True)
+
+
+def seconds(plan: Plan) -> float:
+    rates = {arm.name: RATES for arm in plan.arms}
+    found = estimate(plan, build_schedule(plan), rates, machine=CPU).duration_s
+    assert found is not None
+    return found
+
+
+def test_a_schedule_lasts_as_long_as_its_trials_and_loads() -> None:
+    plan = plans.plan(plans.arm("a"), plans.arm("b"), prompts=(ONE,), rounds=6, warmups=1)
+    trials = 2 + 2 + 6 * 3  # warm-ups, control runs at both ends, rounds with the control twice
+    assert seconds(plan) == pytest.approx(2 * 3 + trials * (5 + TRIAL_OVERHEAD_S))
+
+
+def test_a_kept_prefix_is_not_processed_again() -> None:
+    kept, lost = plans.arm("a", prefix_cache=True), plans.arm("a", prefix_cache=False)
+    once = {"rounds": 6, "aa": False, "bracket": False, "warmups": 0}
+    plan = plans.plan(kept, prompts=(TWO,), **once)
+    assert seconds(plan) == pytest.approx(3 + 6 * (5 + 5 + TRIAL_OVERHEAD_S))
+    plan = plans.plan(lost, prompts=(TWO,), **once)
+    assert seconds(plan) == pytest.approx(3 + 6 * (5 + 3 + 5 + TRIAL_OVERHEAD_S))  # 30 tokens before, again
+
+
+def test_cooling_down_and_swapping_models_cost_time() -> None:
+    plan = plans.plan(plans.arm("a"), plans.arm("b"), prompts=(ONE,), rounds=6, aa=False, bracket=False, warmups=0)
+    cooled = replace(plan, gate=Gate(cooldown_s=10))
+    assert seconds(cooled) - seconds(plan) == pytest.approx(12 * 10)
+    swapped = replace(plan, design=replace(plan.design, residency="swap"))
+    order = [trial.arm for trial in build_schedule(plan)]
+    changes = sum(before != after for before, after in pairwise(order))
+    assert seconds(swapped) - seconds(plan) == pytest.approx(3 * changes)
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "words"),
+    [
+        (0.2, "about 1 s"),
+        (42.4, "about 42 s"),
+        (89.9, "about 90 s"),
+        (95, "about 2 min"),
+        (12 * 60, "about 12 min"),
+        (59.6 * 60, "about 1 h"),
+        (130 * 60, "about 2 h 10 min"),
+        (2 * 3600 + 58 * 60, "about 3 h"),
+        (26 * 3600, "about 26 h"),
+        (100 * 3600, "about 4 days"),
+    ],
+)
+def test_durations_are_said_as_people_say_them(duration_s: float, words: str) -> None:
+    assert about(duration_s) == words
+
+
+@given(st.floats(0, 1e7))
+def test_words_never_promise_sixty_minutes(duration_s: float) -> None:
+    assert "60 min" not in about(duration_s)
+
+
+def test_what_was_never_measured_is_assumed_from_the_weights() -> None:
+    """9 tokens a second from 28 GB on an M5 Pro; 4.8 from 152 MB on two x86 cores: the guess is of that order."""
+    assert 9 / 2 < assume(28_000_000_000, APPLE).decode_tps < 9 * 2
+    assert 4.8 / 2 < assume(152_000_000, CPU).decode_tps < 4.8 * 2
+    assert not assume(1, CPU).measured
+
+
+def test_the_estimate_says_what_it_stands_on() -> None:
+    plan = plans.plan(plans.arm("a"), plans.arm("b"), prompts=(ONE,))
+    guessed = assume(10**9, CPU)
+    schedule = build_schedule(plan)
+    measured = estimate(plan, schedule, {"a": RATES, "b": RATES}, machine=CPU)
+    mixed = estimate(plan, schedule, {"a": RATES, "b": guessed}, machine=CPU)
+    assumed = estimate(plan, schedule, {"a": guessed, "b": guessed}, machine=CPU)
+    assert measured.assumption == "by rates measured on this machine"
+    assert "measured on this machine and" in mixed.assumption
+    assert assumed.assumption.startswith("assuming a CPU")
+    assert str(measured).startswith("about 2 min (by rates")
+
+
+def test_a_forecast_of_what_is_not_here_is_unknown_and_says_so() -> None:
+    plan = plans.plan(plans.arm("a"), prompts=(ONE,))
+    engine = {"_target_": "workers.engines.mlx_lm.MlxLm", "name": "mlx_lm"}
+    checkpoint = {"name": "away", "source": "local", "path": "/no/such/folder", "draft": None}
+    real = replace(plan, arms=(replace(plan.arms[0], engine=engine, checkpoint=checkpoint),))
+    found = forecast(real, build_schedule(real))
+    assert (found.duration_s, str(found)) == (None, "unknown (not on this machine yet: away)")
+    assert forecast(real, build_schedule(real), measured={"a": RATES}).duration_s is not None
+
+
+def test_a_forecast_of_simulated_arms_is_short() -> None:
+    plan = plans.plan(plans.arm("a"), plans.arm("b"), prompts=(ONE,))
+    found = forecast(plan, build_schedule(plan)).duration_s
+    assert found is not None
+    assert found < 60

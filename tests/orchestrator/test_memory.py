@@ -1,0 +1,138 @@
+"""The memory plan: sums that keep what is unknown unknown, and the choice that follows from them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator import residency
+from orchestrator.memory import (
+    ArmMemory,
+    ModelSize,
+    arm_memory,
+    kv_bytes_per_token,
+    plan_memory,
+    working_set_bytes,
+)
+from orchestrator.residency import choose_order, explain, model_size, plan_of
+from tests.orchestrator import plans
+
+MODEL = ModelSize(weights_bytes=28_000_000_000, kv_bytes_per_token=100_000)
+DRAFT = ModelSize(weights_bytes=3_760_000_000, kv_bytes_per_token=20_000)
+UNKNOWN = ModelSize(weights_bytes=None, kv_bytes_per_token=None)
+
+
+def dummy(name: str = "tiny", **checkpoint: object) -> residency.Arm:
+    base = plans.arm(name)
+    engine = {"_target_": "workers.engines.mlx_lm.MlxLm", "name": "mlx_lm"}
+    shape = {"name": name, "source": "dummy", "shape": "tiny", "bits": None, "draft": None} | checkpoint
+    return residency.Arm(name=name, checkpoint=shape, engine=engine, sampling=base.sampling, draft=None)
+
+
+# ---- sums ----
+
+
+def test_the_cache_is_keys_and_values_of_every_layer() -> None:
+    assert kv_bytes_per_token(layers=30, kv_heads=3, head_dim=64, bytes_per_value=4) == 46_080
+    assert kv_bytes_per_token(layers=30, kv_heads=3, head_dim=64, bytes_per_value=0.5) == 5_760
+
+
+def test_an_arm_holds_weights_draft_both_caches_and_its_process() -> None:
+    arm = arm_memory("a", model=MODEL, draft=DRAFT, context_tokens=1000, overhead_bytes=7)
+    assert (arm.weights_bytes, arm.draft_bytes, arm.kv_cache_bytes) == (28_000_000_000, 3_760_000_000, 120_000_000)
+    assert arm.total_bytes == 31_880_000_007
+    assert arm_memory("a", model=MODEL, draft=None, context_tokens=0, overhead_bytes=0).total_bytes == 28_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("model", "draft"),
+    [(UNKNOWN, None), (MODEL, UNKNOWN), (ModelSize(weights_bytes=1, kv_bytes_per_token=None), None)],
+)
+def test_an_unknown_part_leaves_the_sum_unknown(model: ModelSize, draft: ModelSize | None) -> None:
+    arm = arm_memory("a", model=model, draft=draft, context_tokens=10)
+    assert arm.total_bytes is None
+    memory = plan_memory([arm], budget_bytes=10**15)
+    assert (memory.total_bytes, memory.resident_fits, memory.too_large) == (None, None, ())
+
+
+def test_an_article_s_model_fits_its_machine_once_and_not_twice() -> None:
+    """28 GB at 8 bits with a draft of 3.76 GB, in the 37.4 GB that a 48 GB machine recommends."""
+    speculating = arm_memory("draft", model=MODEL, draft=DRAFT, context_tokens=4000)
+    plain = arm_memory("plain", model=MODEL, draft=None, context_tokens=4000)
+    alone = plan_memory([speculating], budget_bytes=37_400_000_000)
+    both = plan_memory([plain, speculating], budget_bytes=37_400_000_000)
+    assert (alone.resident_fits, both.resident_fits) == (True, False)
+    assert both.too_large == ()
+    assert plan_memory([speculating], budget_bytes=30_000_000_000).too_large == (speculating,)
+
+
+def test_without_a_budget_nothing_is_refused() -> None:
+    arm = arm_memory("a", model=MODEL, draft=None, context_tokens=0)
+    assert plan_memory([arm], budget_bytes=None).resident_fits is None
+    assert working_set_bytes(None) is None
+    assert working_set_bytes(48_000_000_000) == 32_000_000_000
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=6), st.integers(0, 10**12))
+def test_arms_fit_together_when_their_sum_does(sizes: list[int], budget: int) -> None:
+    arms = [
+        ArmMemory(name=str(i), weights_bytes=size, draft_bytes=0, kv_cache_bytes=0, overhead_bytes=0)
+        for i, size in enumerate(sizes)
+    ]
+    memory = plan_memory(arms, budget_bytes=budget)
+    assert memory.resident_fits == (sum(sizes) <= budget)
+    assert len(memory.too_large) == sum(size > budget for size in sizes)
+
+
+# ---- the choice ----
+
+
+def test_arms_that_fit_stay_loaded_and_a_round_is_one_prompt() -> None:
+    order = choose_order("auto", "auto", [dummy("a"), dummy("b")], [plans.prompt()])
+    assert (order.interleave_by, order.residency) == ("prompt", "resident")
+    assert order.note is not None
+    assert "fit the" in order.note
+
+
+def test_arms_that_do_not_fit_together_are_swapped_and_a_round_is_the_prompt_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(residency, "_memory_bytes", lambda: 1_000_000_000)
+    order = choose_order("auto", "auto", [dummy("a"), dummy("b")], [plans.prompt()])
+    assert (order.interleave_by, order.residency) == ("workload", "swap")
+    assert (
+        order.note
+        == "rounds by workload, arms are loaded in turn: all arms together (1.2 GB) do not fit the 0.7 GB budget"
+    )
+
+
+def test_unknown_sizes_keep_the_finest_pairing_and_the_note_names_the_models() -> None:
+    arms = [dummy("here"), dummy("away", source="local", path="/no/such/folder")]
+    order = choose_order("auto", "auto", arms, [plans.prompt()])
+    assert (order.interleave_by, order.residency) == ("prompt", "resident")
+    assert order.note == "rounds by prompt, arms stay loaded: memory unknown before loading (away)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "chosen"),
+    [
+        (("workload", "auto"), ("workload", "resident")),
+        (("auto", "swap"), ("workload", "swap")),
+        (("prompt", "swap"), ("prompt", "swap")),
+        (("auto", "resident"), ("prompt", "resident")),
+    ],
+)
+def test_what_is_asked_for_is_kept(asked: tuple[str, str], chosen: tuple[str, str]) -> None:
+    order = choose_order(*asked, [dummy()], [plans.prompt()])
+    assert (order.interleave_by, order.residency) == chosen
+    assert (order.note is None) == ("auto" not in asked)
+
+
+def test_simulated_arms_hold_no_model() -> None:
+    memory = plan_of([plans.arm("a")], [plans.prompt()])
+    assert (memory.arms, memory.budget_bytes) == ((), None)
+    assert explain(memory, [plans.arm("a")]) == "simulated arms hold no model"
+
+
+def test_a_checkpoint_that_is_not_here_has_no_size() -> None:
+    assert model_size({"name": "x", "source": "local", "path": "/no/such/folder"}) == UNKNOWN
+    assert (model_size(dummy().checkpoint).weights_bytes or 0) > 100_000
