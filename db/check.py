@@ -13,8 +13,17 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import StaticPool
 
 from db.engine import connect_readonly, set_up_for_migration
-from db.errors import storage_errors
-from db.migrate import SCRIPTS, VERSION_TABLE, State, Version, broken_reference, current, run_revisions
+from db.errors import DatabaseError, storage_errors
+from db.migrate import (
+    SCRIPTS,
+    VERSION_TABLE,
+    State,
+    Version,
+    broken_reference,
+    current,
+    refuse_all_but_current,
+    run_revisions,
+)
 from db.models import Base
 
 _DDL_SQL = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
@@ -44,15 +53,25 @@ def check(url: str) -> Check:
         DatabaseError: see `db.migrate.current`.
     """
     version = current(url)
+    try:
+        refuse_all_but_current(version)
+    except DatabaseError as error:
+        return Check(version=version, problems=(str(error), *_damage(version)))
+    return Check(version=version, problems=(*_damage(version), *_changes(version)))
+
+
+def _damage(version: Version) -> list[str]:
     if version.state is State.FRESH:
-        return Check(version=version, problems=())
+        return []
     with storage_errors(str(version.path)), closing(connect_readonly(version.path)) as connection:
         problems = [f"damaged: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-        problems += [broken_reference(row) for row in connection.execute("PRAGMA foreign_key_check")]
+        return problems + [broken_reference(row) for row in connection.execute("PRAGMA foreign_key_check")]
+
+
+def _changes(version: Version) -> list[str]:
+    with storage_errors(str(version.path)), closing(connect_readonly(version.path)) as connection:
         found = _by_name(connection.execute(_DDL_SQL))
-    if version.state is State.CURRENT:
-        problems += compare_ddl(found, migrated_ddl(), expected="the migrations")
-    return Check(version=version, problems=tuple(problems))
+    return compare_ddl(found, migrated_ddl(), expected="the migrations")
 
 
 def model_drift() -> list[str]:

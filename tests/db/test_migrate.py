@@ -193,9 +193,16 @@ def test_damage_is_found(database: Database) -> None:
 def test_where_nothing_is_the_check_says_so(tmp_path: Path) -> None:
     found = check(str(tmp_path / "x.db"))
     assert (found.ok, found.version.state) == (False, State.FRESH)
-    assert str(found) == f"{tmp_path / 'x.db'}: schema none, fresh, not sound"
+    assert str(found).startswith(f"{tmp_path / 'x.db'}: schema none, fresh, not sound\n")
+    assert found.problems == (f"{tmp_path / 'x.db'}: no database there yet; `interlace run` creates it",)
     with pytest.raises(LocationError, match="interlace run"):
         refuse_all_but_current(found.version)
+
+
+def test_a_newer_database_is_not_sound_and_the_check_says_why(database: Database, later_scripts: Path) -> None:
+    upgrade(database.url, scripts=str(later_scripts))
+    (problem,) = check(database.url).problems
+    assert "written by a newer interlace" in problem
 
 
 def test_the_command_that_ci_runs_agrees() -> None:
