@@ -142,11 +142,11 @@ def db_path(url: str | None) -> None:
 
 @db.command("check")
 @_db
-def db_check(url: str | None) -> None:
+def db_check(url: str | None) -> int:
     """Check version, integrity and foreign keys."""
     from orchestrator.commands import check_database
 
-    check_database(url=url)
+    return check_database(url=url)
 
 
 @db.command("upgrade")

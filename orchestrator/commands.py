@@ -234,13 +234,14 @@ def query_database(sql: str, *, url: str | None, params: Sequence[str], style: s
     write_result(result, style=style, output=optional_path(output))
 
 
-def check_database(*, url: str | None) -> None:
+def check_database(*, url: str | None) -> int:
     """`interlace db check`."""
     from db.check import check
     from db.session import database_url
 
     found = check(database_url(url))
     sys.stdout.write(f"{found}\n")
+    return EXIT_DONE if found.ok else RefusedError.exit_code
 
 
 def upgrade_database(*, url: str | None) -> None:

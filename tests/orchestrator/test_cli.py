@@ -129,6 +129,10 @@ def test_db_commands(shell: Shell) -> None:
     shell("run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=6", "--quiet")
     assert "current" in shell("db", "check").stdout
     shell("db", "upgrade")
+    with sqlite3.connect(shell.db) as connection:
+        connection.execute("DROP VIEW verdict_flat")
+    connection.close()
+    assert "verdict_flat" in shell("db", "check", code=4).stdout
 
 
 def stored(shell: Shell) -> int:

@@ -1,0 +1,55 @@
+"""Rates come from finished trials of the same configuration on the same host, and from nothing else."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from db.rates import measured_rates
+from db.session import open_database
+from orchestrator.commands import run_recorded
+from orchestrator.machine_lines import duration, known_rates
+from orchestrator.plan import Plan
+from orchestrator.preparation import find_weights
+from orchestrator.recorder import create_run
+from orchestrator.residency import plan_of
+from orchestrator.terminal import SilentObserver
+from tests.orchestrator.plans import arm, plan
+from workers.host import read_host
+
+
+@pytest.fixture
+def planned() -> Plan:
+    return plan(arm("slow", decode_tps=50.0), arm("fast", decode_tps=200.0))
+
+
+@pytest.fixture
+def url(tmp_path: Path, planned: Plan) -> str:
+    found = f"sqlite:///{tmp_path / 'rates.db'}"
+    recorder = create_run(
+        open_database(found), planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path
+    )
+    run_recorded(recorder, observer=SilentObserver())
+    return found
+
+
+def test_medians_by_configuration(url: str, planned: Plan) -> None:
+    engine: Engine = open_database(url)
+    slow, fast = (arm.config_sha256 for arm in planned.arms)
+    rates = measured_rates(engine, [slow, fast], hostname=read_host().hostname)
+    assert rates[slow].decode_tps == pytest.approx(50, rel=0.05)
+    assert rates[fast].decode_tps == pytest.approx(200, rel=0.05)
+    assert measured_rates(engine, [slow], hostname="another") == {}
+    assert measured_rates(engine, ["0" * 64], hostname=read_host().hostname) == {}
+
+
+def test_the_plan_says_what_its_duration_stands_on(url: str, planned: Plan) -> None:
+    memory = plan_of(planned.arms, planned.prompts)
+    measured = duration(planned, memory, known_rates(planned, url))
+    assert "measured on this machine" in measured.assumption
+    guessed = duration(planned, memory, {})
+    assert "assuming" in guessed.assumption
+
+
+def test_no_database_is_no_rates(planned: Plan, tmp_path: Path) -> None:
+    assert known_rates(planned, f"sqlite:///{tmp_path / 'absent.db'}") == {}
