@@ -83,11 +83,24 @@ def test_a_stranger_is_never_a_member(tree: Tree) -> None:
         stranger.kill()
 
 
-def test_a_reused_pid_is_not_taken_for_the_leader(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number lives on with another start time: nothing in that session is ours."""
-    tree.family.snapshot()
-    monkeypatch.setattr(psutil.Process, "is_running", lambda _: False)
-    tree.family.signal(signal.SIGKILL)
-    monkeypatch.undo()
+class Reused(psutil.Process):
+    """A process whose number now belongs to another one."""
+
+    def is_running(self) -> bool:
+        return False
+
+
+def test_a_reused_pid_is_not_taken_for_the_leader(tree: Tree) -> None:
+    """Nothing in the session of that number is ours."""
+    family = Family(Reused(tree.leader.pid))
+    assert family.living() == []
+    family.signal(signal.SIGKILL)
     assert tree.own.is_running()
     assert tree.leader.poll() is None
+
+
+def test_the_dead_who_wait_to_be_reaped_do_not_count(tree: Tree) -> None:
+    tree.own.kill()
+    tree.leader.kill()
+    assert tree.family.wait_gone(10)
+    assert tree.leader.returncode is None  # nobody has waited for it
