@@ -38,6 +38,7 @@ class Parts:
     def __init__(self, config_dir: Path | None = None) -> None:
         self._dirs = [SHIPPED_DIR] if config_dir is None else [_checked(config_dir), SHIPPED_DIR]
         self._nodes: dict[Part, DictConfig] = {}
+        self._schemas: dict[Part, type[Any]] = {}
         self._scratch: dict[tuple[Part, tuple[str, ...]], DictConfig] = {}
         self._plain: dict[tuple[Part, str], dict[str, Any]] = {}
         self._options: dict[str, list[str]] = {}
@@ -100,7 +101,7 @@ class Parts:
 
     def schema(self, part: Part) -> type[Any]:
         """The dataclass that checks a loaded part."""
-        return OmegaConf.get_type(self._nodes[part][part[0]]) or object
+        return self._schemas[part]
 
     def values(self, part: Part, settings: Iterable[tuple[Setting, Any]] = ()) -> dict[str, Any]:
         """A loaded part with these settings, as plain JSON values, complete and within its limits.
@@ -165,6 +166,7 @@ class Parts:
         if OmegaConf.is_missing(tree[group], "name") or tree[group].get("name") == "":
             tree[group].name = option
         OmegaConf.set_struct(tree, True)
+        self._schemas[part] = schema
         return tree
 
     def _engine_schema(self, part: Part, node: DictConfig) -> type[Any]:
