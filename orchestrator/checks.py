@@ -4,7 +4,7 @@ omegaconf does the checking; this module says the outcome in one line that names
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache
@@ -104,9 +104,7 @@ def first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-@cache
-def _hints(schema: type[Any]) -> dict[str, Any]:
-    return get_type_hints(schema)
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def _hint(schema: Any, key: str) -> Any:

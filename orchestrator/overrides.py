@@ -161,12 +161,11 @@ def _values(override: Override, probe: Setting) -> Iterable[Any]:
         raise InputError(f"{probe.where}: {' '.join(str(error).split())}") from error
     if len(swept) > MOST_VALUES:
         raise InputError(f"{probe.where} has more than {MOST_VALUES} values; one run cannot hold them: sweep less")
-    if isinstance(override.value(), RangeSweep):
-        swept = _tidy(swept, stop=override.value().stop)
-    return swept
+    swept_range = override.value()
+    return _tidy(swept, stop=swept_range.stop) if isinstance(swept_range, RangeSweep) else swept
 
 
-def _tidy(values: list[Any], *, stop: float) -> list[Any]:
+def _tidy(values: list[Any], *, stop: float | None) -> list[Any]:
     """A range without what binary fractions add to it: 0.30000000000000004, and its excluded end once more."""
     rounded = [float(f"{value:.12g}") if isinstance(value, float) else value for value in values]
     return [value for value in rounded if value != stop]

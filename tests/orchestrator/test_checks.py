@@ -138,7 +138,8 @@ def test_values_out_of_their_limits_are_named(config: type[Any], values: dict[st
 def test_the_schemas_own_defaults_are_within_their_limits(config: type[Any]) -> None:
     values = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
     assert isinstance(values, dict)
-    assert [problem for problem in all_problems(config, values) if "is missing" not in problem[1]] == []
+    named = {str(key): value for key, value in values.items()}
+    assert [problem for problem in all_problems(config, named) if "is missing" not in problem[1]] == []
 
 
 @given(st.sampled_from(sorted(GROUP_SCHEMAS)), st.text(min_size=1, max_size=20))

@@ -13,6 +13,7 @@ from orchestrator.memory import (
     plan_memory,
     working_set_bytes,
 )
+from orchestrator.plan import Arm
 from orchestrator.residency import choose_order, explain, model_size, plan_of
 from tests.orchestrator import plans
 
@@ -21,11 +22,11 @@ DRAFT = ModelSize(weights_bytes=3_760_000_000, kv_bytes_per_token=20_000)
 UNKNOWN = ModelSize(weights_bytes=None, kv_bytes_per_token=None)
 
 
-def dummy(name: str = "tiny", **checkpoint: object) -> residency.Arm:
+def dummy(name: str = "tiny", **checkpoint: object) -> Arm:
     base = plans.arm(name)
     engine = {"_target_": "workers.engines.mlx_lm.MlxLm", "name": "mlx_lm"}
     shape = {"name": name, "source": "dummy", "shape": "tiny", "bits": None, "draft": None} | checkpoint
-    return residency.Arm(name=name, checkpoint=shape, engine=engine, sampling=base.sampling, draft=None)
+    return Arm(name=name, checkpoint=shape, engine=engine, sampling=base.sampling, draft=None)
 
 
 # ---- sums ----
