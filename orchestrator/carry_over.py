@@ -1,21 +1,22 @@
 """Does a trial change the next one? The one thing that the randomisation test takes for granted.
 
-A trial stands out from the one before it by some residual, levels and drift taken out. If trials leave the machine as
-they found it, that residual does not depend on which arm ran before. The check deals the predecessors anew among the
-trials of each arm, and holds the largest mean residual after any arm against the largest in such deals.
+A trial stands out from its neighbours by some residual, levels and drift taken out. If trials leave the machine as they
+found it, that residual does not depend on which arm ran before. The check deals the predecessors anew among the trials
+of each arm, and holds the largest mean residual after any arm against the largest in such deals.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.effects import HUBER_FIT, Integers, fit_levels
+from orchestrator.effects import Integers, fit_levels
 from orchestrator.inversion import Floats
 from orchestrator.observations import ScopeTrials
 from orchestrator.schedule import AA_LABEL
 
 DEALS = 1_000
 TRIALS_PER_ARM = 4  # fewer tell nothing
+CLIP = 2.5  # of the residuals, in units of their scale
 LEVEL = 0.01  # stricter than an effect's: the check is made in every audit
 
 
@@ -43,19 +44,25 @@ def carry_over(used: ScopeTrials, *, control: str, seed: int) -> CarryOver | Non
     if len(names) < 2 or len(codes) < TRIALS_PER_ARM * len(names):
         return None
     fit = fit_levels(codes, used.rounds, used.prompts)
-    residual = fit.residuals(np.diff(used.y)[:, None])[:, 0]
-    bound = HUBER_FIT * max(float(np.median(np.abs(residual))), 1e-12)
     own, before = codes[1:], codes[:-1]
-    means = _means_after(np.clip(residual, -bound, bound), _deals(own, before, seed), len(names))
+    scores = _lift(fit.clipped_residuals(used.y[:, None], clip=CLIP)[:, 0])
+    means = _means_after(scores, _deals(own, before, seed), len(names))
     largest = np.abs(means).max(axis=1)
     worst = int(np.argmax(np.abs(means[0])))
     after = before == worst
+    lift = _lift(fit.residuals(np.diff(used.y)[:, None])[:, 0])
     return CarryOver(
         after=str(names[worst]),
-        ratio=float(np.exp(np.median(residual[after]) - np.median(residual[~after]))),
+        ratio=float(np.exp(np.median(lift[after]) - np.median(lift[~after]))),
         p_value=float((largest >= largest[0] - 1e-12).mean()),
         trials=int(after.sum()),
     )
+
+
+def _lift(residual: Floats) -> Floats:
+    """What an arm leaves behind raises the step into the next trial and lowers the step out of it."""
+    lift: Floats = (residual - np.append(residual[1:], 0.0)) / 2
+    return lift
 
 
 def _deals(own: Integers, before: Integers, seed: int) -> Integers:

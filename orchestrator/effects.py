@@ -58,38 +58,42 @@ class Effect:
 class LevelFit:
     """What is taken out of a series of n values before its labels are looked at: drift, arms' and prompts' levels."""
 
-    levels: Floats  # (n - 1, k) differences of the levels; the first column is the constant drift
-    solver: Floats  # (k, n - 1) its pseudo-inverse
+    basis: Floats  # (n - 1, k) orthonormal, of the space that differences of the levels span
 
     def slot_scores(self, values: Floats) -> Floats:
         """How far each value stands out from its neighbours, clipped, for each column of values (n, m): (n, m).
 
         An arm's score is the sum over its slots. It depends on nothing but the values and the fitted levels.
         """
-        residual = self.residuals(np.diff(values, axis=0))
-        score = np.clip(residual / self._scale(residual), -HUBER_TEST, HUBER_TEST)
+        score = self.clipped_residuals(values, clip=HUBER_TEST)
         edge = np.zeros((1, values.shape[1]))
         scores: Floats = np.concatenate([edge, score]) - np.concatenate([score, edge])
         return scores
 
+    def clipped_residuals(self, values: Floats, *, clip: float) -> Floats:
+        """Residuals of the first differences in units of their scale, cut off at +- clip, shape (n - 1, m)."""
+        residual = self.residuals(np.diff(values, axis=0))
+        clipped: Floats = np.clip(residual / self._scale(residual), -clip, clip)
+        return clipped
+
     def residuals(self, differences: Floats) -> Floats:
         """Residuals of the robust fit of all columns at once, by Huber's algorithm with modified residuals.
 
-        Least squares first; then, in each step, the residuals are clipped and fitted again. The solver stays the same,
+        Least squares first; then, in each step, the residuals are clipped and fitted again. The basis stays the same,
         so that a column costs two products a step.
         """
-        residual: Floats = differences - self.levels @ (self.solver @ differences)
+        residual: Floats = differences - self.basis @ (self.basis.T @ differences)
         for step in range(FIT_STEPS):
             if step % 2 == 0:
                 bound = HUBER_FIT * self._scale(residual)
-            residual = residual - self.levels @ (self.solver @ np.minimum(np.maximum(residual, -bound), bound))
+            residual = residual - self.basis @ (self.basis.T @ np.minimum(np.maximum(residual, -bound), bound))
         return residual
 
     def _scale(self, residual: Floats) -> Floats:
         """Of each column: the median of |e|, the k smallest left out, because a fit can make so many of them vanish
         (Maronna, Martin and Yohai 2006, section 4.4.2). The mean where even that is 0."""
         sizes = np.abs(residual)
-        fitted = min(self.levels.shape[1], len(sizes) - 1)
+        fitted = min(self.basis.shape[1], len(sizes) - 1)
         middle = fitted + (len(sizes) - fitted) // 2
         median: Floats = np.partition(sizes, middle, axis=0)[middle] / NORMAL_MAD
         if (median > SMALL).all():
@@ -236,8 +240,9 @@ def fit_levels(arms: Integers, rounds: Integers, prompts: Integers | None) -> Le
         columns.append(_indicator_steps(arms * (prompts.max() + 1) + prompts))
     else:
         columns += [_indicator_steps(arms), _indicator_steps(prompts)]
-    levels = np.concatenate(columns, axis=1)
-    return LevelFit(levels=levels, solver=np.linalg.pinv(levels.T @ levels, hermitian=True) @ levels.T)
+    basis, upper = np.linalg.qr(np.concatenate(columns, axis=1))
+    # A column that the ones before it already span leaves rounding on the diagonal, and no direction of its own.
+    return LevelFit(basis=basis[:, np.abs(np.diagonal(upper)) > 1e-9])
 
 
 def _rounds_of_rarest(prompts: Integers, rounds: Integers) -> int:

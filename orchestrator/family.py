@@ -1,22 +1,24 @@
 """Many arms at once: how often would the largest of so many differences look like this if there were none?
 
-Under "these arms are equally fast" all their labels could be dealt anew within each round. The largest |score| of a
-treatment against the control over such deals is what the observed ones are held against (max-T: Westfall and Young
+Under "these arms are equally fast" all their labels could be dealt anew within each round. The largest effect of any
+treatment against the control in such deals is what the observed ones are held against (max-T: Westfall and Young
 1993). Arms found to differ are taken out as known levels and the rest is tested again (step-down: Romano and Wolf
-2005), so that one large effect hides no small one. The chance of any false finding in the family is then at most
-alpha, and the price is less than Bonferroni's.
+2005), so that one large effect hides no small one. The chance of any false finding in the family is alpha, exactly so
+when no arm differs; the price is far less than Bonferroni's, which six rounds could not pay for two treatments.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
+import pandas as pd
 
 from orchestrator.effects import Integers, fit_levels
 from orchestrator.inversion import Floats
 from orchestrator.observations import ScopeTrials
 
-DEALS = 2_000  # of the labels, the observed one among them
+DEALS = 1_000  # of the labels, the observed one among them
+CLIP = 1.345  # of the scores; wider than for a pair, so that one arm far from all others stands out
 
 
 def family_p_values(
@@ -31,10 +33,13 @@ def family_p_values(
     found: dict[str, float] = {}
     least = 0.0
     while left := [name for name in present if name not in found]:
-        step = {name: max(p, least) for name, p in _one_step(used, left, control, seed).items()}
-        rejected = {name: p for name, p in step.items() if p <= alpha}
-        found |= rejected or step
-        least = max(rejected.values(), default=1.0)
+        sizes, p_values = _one_step(used, left, control, seed)
+        p_values = np.maximum(p_values, least)
+        # A large effect widens what the deals yield, so a step decides only about arms as far out as the farthest.
+        decided = (p_values <= alpha) & (sizes >= sizes.max() / 2)
+        done = decided if decided.any() else np.ones(len(left), dtype=bool)
+        found |= {name: float(p) for name, p, is_done in zip(left, p_values, done, strict=True) if is_done}
+        least = float(p_values[done].max())
     return found
 
 
@@ -55,40 +60,57 @@ def best_arms(
     return (best, *(arm for arm in others if p.get(arm, 1.0) > alpha))
 
 
-def _one_step(used: ScopeTrials, treatments: Sequence[str], control: str, seed: int) -> dict[str, float]:
-    """Single-step max-T over these treatments; other arms are levels of their own."""
+def _one_step(used: ScopeTrials, treatments: Sequence[str], control: str, seed: int) -> tuple[Floats, Floats]:
+    """Single-step max-T over these treatments: sizes and p-values; other arms are levels of their own."""
     members = [control, *treatments]
-    member = np.array([members.index(label) if label in members else -1 for label in used.labels], dtype=np.intp)
-    others = np.array(list(dict.fromkeys(used.labels)), dtype=object)
-    level = np.where(member >= 0, 0, 1 + np.argmax(used.labels[:, None] == others[None, :], axis=1))
-    scores = fit_levels(level, used.rounds, used.prompts).slot_scores(used.y[:, None])[:, 0]
-    sums, rounds_of = _sums_by_member(scores, used.rounds, member, len(members), seed)
-    against = sums[:, 1:] - sums[:, :1]
-    # A treatment with fewer rounds has smaller sums; in units of their spread all are alike.
-    sizes = np.abs(against) / np.sqrt(rounds_of[1:])
+    member = np.array([members.index(label) if label in members else len(members) for label in used.labels])
+    level = np.where(member < len(members), 0, 1 + pd.factorize(used.labels)[0])
+    residual = fit_levels(level, used.rounds, used.prompts).clipped_residuals(used.y[:, None], clip=CLIP)[:, 0]
+    dealt = _deal(used.rounds, member, len(members), seed)
+    sizes = np.abs(_effects_of_deals(residual, dealt, len(members)))
     largest = sizes.max(axis=1)
-    tolerance = 1e-9 * len(scores)
-    return {name: float((largest >= sizes[0, index] - tolerance).mean()) for index, name in enumerate(treatments)}
+    return sizes[0], (largest[:, None] >= sizes[:1] - 1e-9).mean(axis=0)
 
 
-def _sums_by_member(
-    scores: Floats, rounds: Integers, member: Integers, members: int, seed: int
-) -> tuple[Floats, Integers]:
-    """Each member's summed score in each deal (deals x members, the observed first), and the rounds it is in."""
-    sums = np.zeros((DEALS, members))
-    rounds_of = np.zeros(members, dtype=np.intp)
+def _deal(rounds: Integers, member: Integers, members: int, seed: int) -> Integers:
+    """The members' labels dealt anew within each round, shape deals x trials, the observed ones first."""
+    dealt = np.tile(member, (DEALS, 1))
     for index, number in enumerate(np.unique(rounds)):
-        slots = np.flatnonzero((rounds == number) & (member >= 0))
-        present = member[slots]
-        rounds_of[present] += 1
-        sums[:, present] += scores[slots][_deals(len(slots), seed + index)]
-    return sums, rounds_of
+        slots = np.flatnonzero((rounds == number) & (member < members))
+        dealt[:, slots] = member[slots][_orders(len(slots), seed + index)]
+    return dealt
 
 
 @lru_cache(maxsize=512)
-def _deals(size: int, seed: int) -> Integers:
+def _orders(size: int, seed: int) -> Integers:
     """Random orders of so many slots, deals x size, the identity first."""
     orders = np.tile(np.arange(size, dtype=np.intp), (DEALS, 1))
     orders[1:] = np.random.Generator(np.random.PCG64(seed)).permuted(orders[1:], axis=1)
     orders.setflags(write=False)
     return orders
+
+
+def _effects_of_deals(residual: Floats, dealt: Integers, members: int) -> Floats:
+    """Each treatment's effect against member 0 in each deal over that deal's residual spread, deals x (members - 1).
+
+    The least-squares effects from first differences: with L the Laplacian of the graph whose edges join the arms of
+    neighbouring trials, and a the arms' summed scores, they solve L b = a. So a high trial does not make its
+    neighbours' arms look low. What a deal's effects explain of the squares is a'b; the rest is its spread. Only the
+    observed deal has the arms' true effects taken out of that, which is what makes them stand out. An arm that is no
+    member (number `members`) is a node of level 0.
+    """
+    deals, nodes, kept = len(dealt), members + 1, np.arange(members)
+    edge = np.concatenate([[0.0], residual]) - np.concatenate([residual, [0.0]])
+    row = np.arange(deals)[:, None]
+    sums = np.bincount((row * nodes + dealt).ravel(), np.tile(edge, deals), minlength=deals * nodes)
+    sums = sums.reshape(deals, nodes)[:, kept]
+    pairs = (row * nodes + dealt[:, :-1]) * nodes + dealt[:, 1:]
+    edges = np.bincount(pairs.ravel(), minlength=deals * nodes**2).reshape(deals, nodes, nodes).astype(np.float64)
+    edges += edges.transpose(0, 2, 1)
+    edges[:, np.arange(nodes), np.arange(nodes)] = 0.0
+    laplacian = -edges[:, kept[:, None], kept]
+    laplacian[:, kept, kept] = edges.sum(axis=2)[:, kept] + 1e-9
+    levels = np.linalg.solve(laplacian, sums[..., None])[..., 0]
+    unexplained = np.maximum((residual**2).sum() - (sums * levels).sum(axis=1), 1e-9 * len(residual))
+    effects: Floats = (levels[:, 1:] - levels[:, :1]) / np.sqrt(unexplained)[:, None]
+    return effects

@@ -1,5 +1,6 @@
 """Verdicts: each of the six is reached for its reason, and none hides another."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -275,3 +276,76 @@ def test_what_is_no_run_is_refused(frame: pd.DataFrame) -> None:
         judged(frame, metric="speed")
     with pytest.raises(ValueError, match=r"columns missing: \['engaged'\]"):
         judged(frame.drop(columns="engaged"))
+
+
+def test_a_small_effect_among_many_arms_could_be_chance(frame: pd.DataFrame) -> None:
+    lone = overall(judged(FlatRun(effects={"plain": 1.0, "draft": 1.3}).frame()), "draft")
+    assert lone.family_p is None
+    draft = overall(judged(frame), "draft")
+    assert draft.family_p is not None
+    assert draft.family_p <= 0.05
+    effects = dict.fromkeys(["plain", *(f"same{index}" for index in range(12))], 1.0)
+    lucky = [
+        one
+        for seed in range(3)
+        for one in judged(FlatRun(effects=effects, rounds=6, seed=seed, aa=False).frame(), margin=0.0).comparisons
+        if one.p_value is not None and one.p_value <= 0.05
+    ]
+    assert lucky
+    assert all(one.verdict == "could_be_drift" and codes(one)[0] == "one_of_many" for one in lucky)
+
+
+def test_the_best_arms_are_named_by_class() -> None:
+    effects: dict[str, Any] = {
+        "plain": 1.0,
+        "wide": {"maths": 1.6, "code": 1.6, "prose": 0.8},
+        "narrow": {"maths": 1.3, "code": 1.3, "prose": 1.2},
+    }
+    result = judged(FlatRun(effects=effects).frame())
+    best = {one.prompt_class: one.arms for one in result.best}
+    assert (best["maths"], best["code"], best["prose"]) == (("wide",), ("wide",), ("narrow",))
+    few = judged(FlatRun(effects=effects, rounds=4).frame())
+    assert set(few.best[0].arms) == {"plain", "wide", "narrow"}
+
+
+def test_what_the_exclusions_change_is_shown(frame: pd.DataFrame) -> None:
+    hot = (frame["arm"] == "draft") & frame["round"].isin([2, 5]) & ~frame["is_aa"]
+    slow = frame["end_to_end_tps"] * 0.5
+    excluded = changed(frame, hot, status="excluded", excluded_reason="thermal", end_to_end_tps=slow)
+    draft = overall(judged(excluded), "draft")
+    assert draft.included is not None
+    assert (draft.rounds, draft.included.rounds) == (6, 8)
+    assert draft.ci_low is not None
+    assert draft.included.ci_low is not None
+    assert draft.included.ci_low < draft.ci_low - 0.05
+    assert draft.included.verdict in ("supported", "could_be_drift")
+    assert overall(judged(frame), "draft").included is None
+
+
+def test_a_carry_over_as_large_as_the_effect_puts_it_in_doubt() -> None:
+    frame = FlatRun(effects={"plain": 1.0, "hot": 1.5, "mild": 1.03}, rounds=16, noise=0.003).frame()
+    measured = frame[(frame["kind"] == "measured") & (frame["prompt_id"] == "m1")].sort_values("sequence")
+    after_hot = set(measured["sequence"][(measured["arm"].shift() == "hot").fillna(value=False)])
+    rows = frame["sequence"].isin(after_hot) & (frame["kind"] == "measured")
+    heated = changed(frame, rows, end_to_end_tps=frame["end_to_end_tps"] * 0.9)
+    result = judged(heated)
+    assert result.carry_over is not None
+    assert (result.carry_over.after, result.carry_over.matters) == ("hot", True)
+    mild, hot = overall(result, "mild"), overall(result, "hot")
+    assert mild.verdict == "could_be_drift"
+    assert "carry_over" in codes(mild)
+    assert hot.verdict == "supported"
+    assert hot.reasons[-1].code == "carry_over"
+    assert "cooldown" in hot.reasons[-1].text
+
+
+@pytest.mark.slow
+def test_a_large_run_is_judged_in_seconds() -> None:
+    prompts = {f"p{index}": f"class{index}" for index in range(5)}
+    effects = {f"arm{index}": 1 + 0.02 * index for index in range(20)}
+    large = FlatRun(effects=effects, rounds=40, by_prompt=True, prompts=prompts).frame()
+    start = time.perf_counter()
+    result = audit(large, control="arm0", metric="end_to_end_tps")
+    # About 1.6 s on two idle cores; room for a machine that does other things.
+    assert time.perf_counter() - start < 5.0
+    assert len(result.comparisons) == 19 * 6
