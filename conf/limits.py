@@ -14,6 +14,11 @@ def at_least(bound: float) -> Rule:
     return lambda value: None if value >= bound else f"is {value}: give at least {bound:g}"
 
 
+def within(low: float, high: float) -> Rule:
+    """Both ends included."""
+    return lambda value: None if low <= value <= high else f"is {value}: give a value from {low:,} to {high:,}"
+
+
 def above(bound: float) -> Rule:
     return lambda value: None if value > bound else f"is {value}: give more than {bound:g}"
 
@@ -21,11 +26,6 @@ def above(bound: float) -> Rule:
 def between(low: float, high: float) -> Rule:
     """Both ends excluded."""
     return lambda value: None if low < value < high else f"is {value}: give a value between {low:g} and {high:g}"
-
-
-def share(value: Any) -> str | None:
-    """A probability, both ends included."""
-    return None if 0 <= value <= 1 else f"is {value}: give a value from 0 to 1"
 
 
 def one_of(*words: Any) -> Rule:
@@ -67,32 +67,32 @@ RULES: dict[type[Any], dict[str, Rule]] = {
         "drift": one_of(*_DRIFTS),
         "drift_size": above(-1),
         "block_size": at_least(1),
-        "acceptance": share,
+        "acceptance": within(0, 1),
         "stop_after": at_least(1),
         "fault": one_of(*_FAULTS),
         "fault_at": at_least(0),
     },
     schema.WorkloadConfig: {
         "kind": one_of("prompts", "two_turns"),
-        "max_tokens": at_least(1),
-        "document_tokens": at_least(100),
+        "max_tokens": within(1, 1_000_000),
+        "document_tokens": within(100, 1_000_000),
         "seed": at_least(0),
     },
     schema.SamplingConfig: {
         "temperature": at_least(0),
         "top_p": lambda value: None if 0 < value <= 1 else f"is {value}: give a value above 0, up to 1",
         "top_k": at_least(0),
-        "min_p": share,
+        "min_p": within(0, 1),
     },
     schema.DeadlineConfig: dict.fromkeys(
         ("load_s", "first_token_s", "inter_token_s", "total_s", "teardown_s"), above(0)
     ),
     schema.DesignConfig: {
-        "rounds": at_least(1),
+        "rounds": within(1, 100_000),
         "seed": at_least(0),
         "alpha": between(0, 1),
         "margin": at_least(0),
-        "warmups": at_least(0),
+        "warmups": within(0, 100),
     },
     schema.GateConfig: {"cooldown_s": at_least(0), "thermal_level_max": at_least(0), "timeout_s": at_least(0)},
 }

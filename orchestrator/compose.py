@@ -20,6 +20,7 @@ from orchestrator.workload import read_workload
 
 ROOT_KEYS = ("control", "experiment")
 DEFAULT_ROUNDS = 8
+MOST_TRIALS = 2_000_000
 UNNAMED = "unnamed"
 
 _WHY_NOT_SWEPT = {
@@ -254,6 +255,8 @@ def _design(values: dict[str, Any], arms: Sequence[Arm], prompts: Sequence[Promp
             f"design.rounds={rounds} cannot reach design.alpha={values['alpha']:g}: the exact test needs at least "
             f"{least} rounds; set design.rounds={least} or more"
         )
+    if len(arms) * rounds > MOST_TRIALS:
+        raise InputError(f"{len(arms)} arms in {rounds} rounds are more than {MOST_TRIALS:,} trials; sweep less")
     if order.interleave_by == "prompt" and rounds < len(prompts):
         notes.append(f"{rounds} rounds leave {len(prompts) - rounds} of {len(prompts)} prompts out: one prompt a round")
     if len(arms) == 1:

@@ -1,6 +1,8 @@
 """Overrides into a plan: arms and their names, the control, the design; and what is refused, in one line."""
 
 import json
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -172,6 +174,10 @@ def test_a_control_that_is_no_one_arm_lists_the_arms(wanted: str) -> None:
         (["design.deadlines={lod_s:9}"], ["design.deadlines.lod_s", "did you mean load_s?"]),
         (["engine._target_=os.system"], ["no chosen engine has engine._target_"]),
         (["design.deadlines={load_s:0}"], ["'design.deadlines={load_s:0}'", "design.deadlines.load_s is 0"]),
+        (
+            ["engine=simulated", "engine.effect=range(1,101)", "design.rounds=90000"],
+            ["100 arms in 90000 rounds", "2,000,000"],
+        ),
         (["design.rounds=many"], ["design.rounds", "a whole number or null", "'many'"]),
         (["engine=mlx_lm_draft", "engine.block_size=1"], ["engine.block_size is 1", "at least 2"]),
         (["checkpoint=simulated"], ["checkpoint simulated has no weights", "smollm2-8bit"]),
@@ -431,3 +437,18 @@ def test_a_simulated_run_says_so_in_its_checkpoint() -> None:
     named = plan_of("engine=simulated", "checkpoint=smollm2-8bit", "engine.acceptance=0.8", QUICK)
     assert named.arms[0].checkpoint["name"] == "smollm2-8bit"
     assert named.arms[0].engine["draft"] == "smollm2-4bit"
+
+
+@pytest.mark.slow
+def test_a_thousand_arms_and_a_hundred_rounds_plan_in_about_two_seconds() -> None:
+    """Imports and schedule included; by CPU time, with half as much again for slower machines than the measured one."""
+    script = (
+        "import sys, time; from orchestrator.compose import make_plan;"
+        "from orchestrator.schedule import build_schedule;"
+        "plan = make_plan(sys.argv[1:]).plan; build_schedule(plan); print(len(plan.arms), time.process_time())"
+    )
+    overrides = ["engine=simulated", "engine.block_size=range(1,1001)", "design.rounds=100"]
+    done = subprocess.run([sys.executable, "-c", script, *overrides], capture_output=True, text=True, check=True)
+    arms, cpu_s = done.stdout.split()
+    assert int(arms) == 1000
+    assert float(cpu_s) < 3.0

@@ -145,7 +145,7 @@ def test_references_within_a_group_are_resolved_and_others_refused(
             ["engine.blocksize", "did you mean block_size?"],
         ),
         ("engine/mine", "defaults: [mlx_lm, _self_]\nblock_size: 4", ["engine.block_size", "prefix_cache"]),
-        ("design/mine", "rounds: 0", ["design.rounds is 0", "at least 1"]),
+        ("design/mine", "rounds: 0", ["design.rounds is 0", "from 1 to"]),
         ("design/mine", "deadlines: {lod_s: 3}", ["design.deadlines.lod_s", "did you mean load_s?"]),
         ("design/mine", "metric: speed", ["design.metric", "ttft_s"]),
         ("workload/mine", "kind: prompts\nfile: x.jsonl", ["workload.max_tokens is missing"]),
