@@ -240,9 +240,21 @@ def fit_levels(arms: Integers, rounds: Integers, prompts: Integers | None) -> Le
         columns.append(_indicator_steps(arms * (prompts.max() + 1) + prompts))
     else:
         columns += [_indicator_steps(arms), _indicator_steps(prompts)]
-    basis, upper = np.linalg.qr(np.concatenate(columns, axis=1))
+    return LevelFit(basis=_orthonormal(np.concatenate(columns, axis=1)))
+
+
+def _orthonormal(columns: Floats) -> Floats:
+    """A basis of what the columns span, by Cholesky of their products: many times faster than QR for long columns."""
+    try:
+        lower = np.linalg.cholesky(columns.T @ columns)
+        sizes = np.diagonal(lower)
+        if sizes.min() > 1e-4 * sizes.max():
+            return np.ascontiguousarray(np.linalg.solve(lower, columns.T).T)
+    except np.linalg.LinAlgError:
+        pass
+    basis, upper = np.linalg.qr(columns)
     # A column that the ones before it already span leaves rounding on the diagonal, and no direction of its own.
-    return LevelFit(basis=basis[:, np.abs(np.diagonal(upper)) > 1e-9])
+    return basis[:, np.abs(np.diagonal(upper)) > 1e-9]
 
 
 def _rounds_of_rarest(prompts: Integers, rounds: Integers) -> int:

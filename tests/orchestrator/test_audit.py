@@ -346,6 +346,6 @@ def test_a_large_run_is_judged_in_seconds() -> None:
     large = FlatRun(effects=effects, rounds=40, by_prompt=True, prompts=prompts).frame()
     start = time.perf_counter()
     result = audit(large, control="arm0", metric="end_to_end_tps")
-    # About 1.6 s on two idle cores; room for a machine that does other things.
-    assert time.perf_counter() - start < 5.0
+    # 1.6 s on one core that does nothing else; room for a machine that does.
+    assert time.perf_counter() - start < 10.0
     assert len(result.comparisons) == 19 * 6
