@@ -239,7 +239,7 @@ def test_a_plan_that_cannot_reach_its_level_is_refused(alpha: str, least: int) -
 
 def test_classes_with_too_few_rounds_are_noted() -> None:
     notes = " ".join(plan_of(QUICK, "design=quick").notes)
-    assert "class maths gets 2 rounds, class code gets 2 rounds, class prose gets 2 rounds: their rows" in notes
+    assert "class maths gets 2 rounds, class code gets 3 rounds, class prose gets 3 rounds: their rows" in notes
     assert "underpowered" in notes
     assert "underpowered" not in " ".join(plan_of(QUICK).notes)
 
@@ -329,7 +329,7 @@ def test_the_shipped_experiments_plan(sweep: str, arms: list[str], control: str)
 
 def test_the_quickstart_is_the_quick_workload_with_its_draft() -> None:
     plan = plan_of("sweep=quickstart")
-    assert (plan.design.rounds, plan.prompts[0].workload) == (6, "quick")
+    assert (plan.design.rounds, plan.prompts[0].workload) == (8, "quick")
     assert [arm.draft and arm.draft["name"] for arm in plan.arms] == [None, None, "smollm2-4bit"]
 
 
