@@ -15,7 +15,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CREATE := $(PYTHON) -m venv
 endif
 
-.PHONY: help quickstart setup test test-fast check lint format types migrations verify-quickstart lock clean
+.PHONY: help quickstart setup test test-fast check lint format types migrations verify-quickstart gallery lock clean
 
 help:
 	@echo "make quickstart  a real model, three arms, interleaved, stored, audited (a few minutes)"
@@ -48,6 +48,10 @@ setup: $(VENV)/.dev
 quickstart: $(VENV)/.runtime
 	$(BIN)/interlace checkpoint import smollm2
 	$(BIN)/interlace run sweep=quickstart
+
+# The README's pictures, from the newest run in the database.
+gallery: $(VENV)/.dev
+	$(BIN)/python docs/pictures.py last docs/images/quickstart.svg
 
 # ---- checks: the same here, in pre-commit and in CI -----------------------------------------------------------------
 

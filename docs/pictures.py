@@ -1,0 +1,40 @@
+"""Draws the README's pictures from runs in the database: `make gallery`.
+
+    python docs/pictures.py RUN docs/images/NAME.svg
+
+The picture is what `interlace audit RUN` prints in 80 columns, as SVG. Fonts are left to the viewer, so that the file
+asks nobody for anything.
+"""
+
+import io
+import re
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from db.frames import resolve_run
+from db.session import database_url, open_existing
+from orchestrator.audit_view import print_audit
+from orchestrator.commands import judge_run
+from orchestrator.plan import load
+from orchestrator.recorder import stored_plan
+
+WIDTH = 80
+
+
+def main() -> None:
+    run_text, target = sys.argv[1], Path(sys.argv[2])
+    database = open_existing(database_url(None))
+    run_id = resolve_run(database, run_text)
+    plan = load(stored_plan(database, run_id))
+    out = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
+    print_audit(judge_run(database, plan, run_id), plan=plan, run_id=run_id, out=out)
+    svg = out.export_svg(title=f"interlace audit {run_text}", theme=MONOKAI)
+    svg = re.sub(r"@font-face\s*{[^}]*}", "", svg)
+    target.write_text(re.sub(r"[ \t]+\n", "\n", svg), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
