@@ -37,7 +37,7 @@ _KV_BITS = one_of(2, 3, 4, 5, 6, 8)
 _DRIFTS = ("none", "linear", "saturating", "step", "random_walk", "bursts", "duty_cycle")
 _FAULTS = (
     "crash", "segfault", "exit0", "garbage", "flood", "oom", "load_error", "hang_load", "hang_first", "hang_between",
-    "endless", "slow_stop", "error", "zero_tokens",
+    "endless", "slow_stop", "error", "zero_tokens", "print", "print_flood",
 )  # fmt: skip
 
 RULES: dict[type[Any], dict[str, Rule]] = {
