@@ -13,7 +13,7 @@ import psutil
 
 from workers.channel import ChannelClosed, LineChannel
 from workers.family import Family
-from workers.journal import Journal, Spawned, describe
+from workers.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark
 from workers.protocol import Stop, encode
 
 SIGNAL_GRACE_S = 5.0  # at most, after each signal
@@ -65,12 +65,21 @@ class Child:
             os.close(record_write)
         leader = psutil.Process(self.popen.pid)  # our child and not reaped: it exists
         self.family = Family(leader)
-        self._entry: Spawned | None = None
+        self._entries: dict[psutil.Process, Spawned] = {}
         try:
-            self._entry = self._journaled(leader)
+            self._write_down(leader)
         except OSError:
             self.end(SIGNAL_GRACE_S)  # never a process that no journal knows
             raise
+
+    def snapshot(self) -> None:
+        """Remember and journal the descendants of this moment: a run that dies leaves nothing else to know them by.
+
+        Raises:
+            OSError: the journal cannot be written.
+        """
+        for process in self.family.snapshot():
+            self._write_down(process)
 
     def mark_log(self) -> None:
         """What is printed from now on belongs to the request that begins."""
@@ -80,7 +89,11 @@ class Child:
         """The last of what was printed since the mark."""
         with self._spec.log_path.open("rb") as log:
             log.seek(max(self._log_mark, self._spec.log_path.stat().st_size - LOG_TAIL_BYTES))
-            return log.read().decode(errors="replace")
+            return log.read(LOG_TAIL_BYTES).decode(errors="replace")
+
+    def printed_bytes(self) -> int:
+        """How much was printed since the mark."""
+        return self._spec.log_path.stat().st_size - self._log_mark
 
     def ask_to_stop(self, timeout_s: float) -> None:
         """Send Stop and wait for the end; what happens if it does not come is the caller's affair."""
@@ -112,8 +125,9 @@ class Child:
             self.reap(grace_s)
             self.family.wait_gone(deadline - time.monotonic())
         survivors = tuple(process.pid for process in self.family.living())
-        if self._entry is not None and not survivors:
-            self._journal.gone(self._entry)
+        for process, entry in self._entries.items():
+            if process.pid not in survivors:
+                self._journal.gone(entry)
         return StopReport(returncode=self.reap(0), signals=tuple(signals), survivors=survivors)
 
     def _spawn(self, request_fd: int, record_fd: int, heartbeat_s: float) -> subprocess.Popen[bytes]:
@@ -138,15 +152,16 @@ class Child:
             **self._spec.environment,
             "INTERLACE_RUN": self._spec.run_id,
             "INTERLACE_ARM": self._spec.arm,
+            OWNER_MARK: owner_mark(),
             "PYTHONUNBUFFERED": "1",  # the log holds all that was printed before a crash
             "SPT_NOENV": "1",  # setproctitle must leave the markers above readable
         }
 
-    def _journaled(self, leader: psutil.Process) -> Spawned | None:
+    def _write_down(self, process: psutil.Process) -> None:
         """Journal the process before its first use. One that has already ended shows itself on the channel."""
         try:
-            entry = describe(leader, run_id=self._spec.run_id, arm=self._spec.arm)
-        except psutil.Error:
-            return None
+            entry = describe(process, run_id=self._spec.run_id, arm=self._spec.arm)
+        except (psutil.Error, ProcessLookupError):
+            return
         self._journal.spawned(entry)
-        return entry
+        self._entries[process] = entry

@@ -7,6 +7,7 @@
 Standard library only. The kinds are stored with a trial, so a name never changes its meaning.
 """
 
+import errno
 import signal
 from enum import StrEnum
 
@@ -34,6 +35,8 @@ class FaultKind(StrEnum):
     hung_first_token = "hung_first_token"
     hung_inter_token = "hung_inter_token"
     too_long = "too_long"  # the whole request took longer than its deadline
+    disk_full = "disk_full"  # for the worker's log, the journal, or what an engine writes
+    log_flood = "log_flood"  # printed without end
     garbage = "garbage"  # bytes on the channel that are no message, or one that is not due
 
 
@@ -97,6 +100,7 @@ _SIGNS: tuple[tuple[str, FaultKind], ...] = (
     ("[malloc] Unable to allocate", FaultKind.out_of_memory),
     ("Attempting to allocate", FaultKind.out_of_memory),
     ("std::bad_alloc", FaultKind.out_of_memory),
+    ("No space left on device", FaultKind.disk_full),
 )
 
 
@@ -111,6 +115,8 @@ def classify(error: BaseException, *, default: FaultKind) -> FaultKind:
         return error.kind
     if isinstance(error, MemoryError):
         return FaultKind.out_of_memory
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return FaultKind.disk_full
     return classify_text(str(error)) or default
 
 

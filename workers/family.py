@@ -6,8 +6,9 @@ for ours, and nothing is ever signalled by its name.
 """
 
 import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import psutil
 
@@ -21,12 +22,14 @@ class Family:
         self._leader = leader
         self._seen: set[psutil.Process] = {leader}
 
-    def snapshot(self) -> None:
-        """Remember the descendants of this moment: after the leader's death nothing links them to it."""
+    def snapshot(self) -> tuple[psutil.Process, ...]:
+        """Remember the descendants of this moment: after the leader's death nothing links them to it. The new ones."""
         try:
-            self._seen.update(self._leader.children(recursive=True))
+            new = set(self._leader.children(recursive=True)) - self._seen
         except psutil.Error:
-            return  # the leader is gone: what was seen before counts
+            return ()  # the leader is gone: what was seen before counts
+        self._seen |= new
+        return tuple(new)
 
     def living(self) -> list[psutil.Process]:
         """Those that run; the dead who are only waiting to be reaped do not count."""
@@ -34,11 +37,7 @@ class Family:
 
     def signal(self, number: int) -> None:
         """Signal everyone who lives."""
-        for process in self.living():
-            try:
-                process.send_signal(number)  # checks the start time before it signals
-            except psutil.Error:
-                continue  # ended in the meantime
+        signal_all(self.living(), number)
 
     def wait_gone(self, timeout_s: float) -> bool:
         """Whether all are gone within this time."""
@@ -66,6 +65,24 @@ class Family:
     def _pid_reused(self) -> bool:
         """Whether the leader's number now names another process, whose session would be taken for ours."""
         return psutil.pid_exists(self._leader.pid) and not self._leader.is_running()
+
+
+def signal_all(processes: Iterable[psutil.Process], number: int) -> None:
+    """Signal each, unless its pid is another's by now."""
+    for process in processes:
+        try:
+            process.send_signal(number)  # checks the start time before it signals
+        except psutil.Error:
+            continue  # ended in the meantime
+
+
+def signal_and_wait(living: Callable[[], Sequence[psutil.Process]], *, grace_s: float) -> None:
+    """SIGTERM, then SIGKILL to whoever is left. SIGTERM first: a killed process may leave memory wired."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        signal_all(living(), number)
+        deadline = time.monotonic() + grace_s
+        while living() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -1,12 +1,15 @@
-"""Which processes a run has spawned: on disk before their first use, so that a crash of the run leaves no unknown ones.
+"""Which processes runs have spawned: on disk before their first use, so that a crash of a run leaves no unknown ones.
 
-A file of JSON lines, only ever appended to: `spawned` with the process's identity, `gone` once its end is verified.
-Only a process whose pid AND start time are in here may be taken for ours.
+A file of JSON lines beside the database, shared by its runs: `spawned` with the process's identity, for a worker and
+for every descendant that was seen; `gone` once its end is verified. Only a process whose pid AND start time are in
+here, or that carries our marker, may be taken for ours.
 """
 
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,9 @@ import psutil
 
 # psutil derives the start time from the clock at boot, which may be corrected later; a pid is not reused so soon.
 START_TOLERANCE_S = 2.0
+
+# In the environment of a worker and all that comes of it: which run's process they belong to.
+OWNER_MARK = "INTERLACE_OWNER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +35,13 @@ class Spawned:
     sid: int
     exe: str | None  # None: the system does not say
     cwd: str | None
-    parent_pid: int
+    parent_pid: int  # of the run's own process, for descendants too: whoever must live for this one to be in use
     parent_create_time: float
+    port: int | None = None  # a server's, where we chose one
 
 
 class Journal:
-    """Appends to one journal file."""
+    """Appends to one journal file; several runs may do so at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,16 +57,37 @@ class Journal:
     def _append(self, body: dict[str, Any]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         line = json.dumps(body).encode() + b"\n"
-        fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(fd, line)  # one write: lines of several runs do not mix
+        with _locked(self._path) as fd:
+            os.lseek(fd, 0, os.SEEK_END)
+            os.write(fd, line)
             os.fsync(fd)
-        finally:
-            os.close(fd)
+
+    def compact(self) -> None:
+        """Forget the processes that no longer run, whoever spawned them: the file must not grow for ever."""
+        if not self._path.exists():
+            return
+        with _locked(self._path) as fd:
+            kept = [entry for entry in read_journal(self._path) if is_living(entry.pid, entry.create_time)]
+            body = b"".join(json.dumps({"event": "spawned", **asdict(entry)}).encode() + b"\n" for entry in kept)
+            os.ftruncate(fd, 0)
+            os.lseek(fd, 0, os.SEEK_SET)
+            os.write(fd, body)
+            os.fsync(fd)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The file's descriptor, while nobody else writes to it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield fd
+    finally:
+        os.close(fd)  # which unlocks it
 
 
 def describe(process: psutil.Process, *, run_id: str, arm: str) -> Spawned:
-    """The identity of a process that this one has just spawned.
+    """The identity of a process that this one has spawned, or that came of one.
 
     Raises:
         psutil.Error: it has already ended.
@@ -79,6 +107,21 @@ def describe(process: psutil.Process, *, run_id: str, arm: str) -> Spawned:
     )
 
 
+def owner_mark() -> str:
+    """This process as the owner of those that it spawns."""
+    me = psutil.Process()
+    return f"{me.pid}:{me.create_time()!r}"
+
+
+def marks_orphan(mark: str) -> bool:
+    """Whether the owner that a process's mark names has ended. A mark that names none says nothing."""
+    pid, _, create_time = mark.partition(":")
+    try:
+        return not is_living(int(pid), float(create_time))
+    except ValueError:
+        return False
+
+
 def read_journal(path: Path) -> list[Spawned]:
     """The processes that were spawned and not seen gone, in the order of their start. No file: none."""
     if not path.exists():
@@ -94,13 +137,14 @@ def read_journal(path: Path) -> list[Spawned]:
     return list(entries.values())
 
 
+def is_orphaned(entry: Spawned) -> bool:
+    """Whether the process still runs although the run that it belongs to does not."""
+    return is_living(entry.pid, entry.create_time) and not is_living(entry.parent_pid, entry.parent_create_time)
+
+
 def find_orphans(path: Path) -> list[Spawned]:
-    """The journaled processes that still run although the process that spawned them does not."""
-    return [
-        entry
-        for entry in read_journal(path)
-        if is_living(entry.pid, entry.create_time) and not is_living(entry.parent_pid, entry.parent_create_time)
-    ]
+    """The journaled processes that outlived their run."""
+    return [entry for entry in read_journal(path) if is_orphaned(entry)]
 
 
 def is_living(pid: int, create_time: float) -> bool:

@@ -11,7 +11,7 @@ from typing import NoReturn, Self
 
 from workers.channel import ChannelClosed
 from workers.child import SIGNAL_GRACE_S, Child, StopReport, WorkerSpec
-from workers.errors import FaultKind, WorkerFault, classify_text, describe_exit
+from workers.errors import FaultKind, WorkerFault, classify, classify_text, describe_exit
 from workers.protocol import (
     PROTOCOL_VERSION,
     Done,
@@ -32,6 +32,7 @@ from workers.watch import Deadlines, Due, Watch
 __all__ = ["Deadlines", "StopReport", "WorkerProcess", "WorkerSpec"]
 
 EXIT_GRACE_S = 2.0  # between the channel's end, or a last record, and the process's end
+MAX_PRINTED_BYTES = 256 * 2**20  # of one request: more is a loop that prints, and would fill the disk
 BEATS_A_DEADLINE = 4  # heartbeats come at least this often within the shortest deadline that needs them
 
 
@@ -78,7 +79,7 @@ class WorkerProcess:
         self.hello = self._hello(child, due)
         self.loaded = self._loaded(child, due)
         self._busy = False
-        child.family.snapshot()
+        self._snapshot(child)
         return self.loaded
 
     def generate(
@@ -100,7 +101,7 @@ class WorkerProcess:
             fault.generations = tuple(answered)
             raise
         self._busy = False
-        child.family.snapshot()
+        self._snapshot(child)
         return answered
 
     def stop(self, teardown_s: float) -> StopReport:
@@ -112,7 +113,6 @@ class WorkerProcess:
         if self._child is None:
             return self._report
         child, self._child = self._child, None
-        child.family.snapshot()
         if not self._busy:
             child.ask_to_stop(teardown_s)
         self._report = child.end(min(teardown_s, SIGNAL_GRACE_S))
@@ -134,8 +134,21 @@ class WorkerProcess:
         try:
             self._child = Child(self.spec, heartbeat_s=heartbeat_s)
         except OSError as error:
-            raise WorkerFault(FaultKind.load_failed, self._named(f"cannot start the worker: {error}")) from error
+            kind = classify(error, default=FaultKind.load_failed)
+            raise WorkerFault(kind, self._named(f"cannot start the worker: {error}")) from error
         return self._child
+
+    def _snapshot(self, child: Child) -> None:
+        """Journal what came of the worker; a descendant that no journal knows must not be used."""
+        try:
+            child.snapshot()
+        except OSError as error:
+            kind = classify(error, default=FaultKind.load_failed)
+            self._raise_fault(child, kind, f"the journal cannot be written: {error}")
+
+    def _check_log(self, child: Child) -> None:
+        if child.printed_bytes() > MAX_PRINTED_BYTES:
+            self._raise_fault(child, FaultKind.log_flood, f"printed more than {MAX_PRINTED_BYTES / 2**20:.0f} MiB")
 
     def _running(self) -> Child:
         if self._child is None or self.loaded is None:
@@ -150,7 +163,8 @@ class WorkerProcess:
 
     def _loaded(self, child: Child, due: Due) -> Loaded:
         while isinstance(message := self._receive(child, due), Heartbeat):
-            pass
+            self._snapshot(child)  # a server that an engine launches is known before it is used
+            self._check_log(child)
         if isinstance(message, Failure):
             self._raise_last_failure(child, message, FaultKind.load_failed)
         if not isinstance(message, Loaded):
@@ -171,6 +185,7 @@ class WorkerProcess:
             match message:
                 case Heartbeat():
                     watch.beat(message)
+                    self._check_log(child)
                     if on_heartbeat is not None:
                         on_heartbeat(message)
                 case Generation(request_id=request.request_id) if message.turn == len(answered) < len(request.turns):

@@ -19,6 +19,7 @@ from 0 over the process's life (warm-ups included):
     flood         writes a line without an end        slow_stop     ignores Stop and SIGTERM
     oom           fails as MLX does without memory    error         raises in the middle of the answer
     load_error    fails to load                       zero_tokens   answers without one token
+    print         prints a line to the log            print_flood   prints to the log for ever
 """
 
 import math
@@ -56,6 +57,8 @@ FAULTS = (
     "slow_stop",
     "error",
     "zero_tokens",
+    "print",
+    "print_flood",
 )
 _VOCABULARY = (
     "a node where the search ends has no child and its parent keeps one link fewer so we walk up from there until both "
@@ -310,6 +313,8 @@ def _play(fault: str) -> Iterator[None]:
         "error": _fail,
         "hang_between": _hang,
         "endless": _go_on_for_ever,
+        "print": _print_a_line,
+        "print_flood": _print_for_ever,
     }
     if fault in actions:
         yield from actions[fault]()
@@ -329,6 +334,19 @@ def _go_on_for_ever() -> Iterator[None]:
     while True:
         time.sleep(0.001)
         yield
+
+
+def _print_a_line() -> Iterator[None]:
+    sys.stdout.write("simulated: a line for the log\n")
+    sys.stdout.flush()
+    return iter(())
+
+
+def _print_for_ever() -> NoReturn:
+    line = "simulated: this never ends\n" * 4096
+    while True:
+        sys.stdout.write(line)
+        sys.stdout.flush()
 
 
 def _write_to_channel(what: bytes) -> NoReturn:
