@@ -1,9 +1,10 @@
 """How fast a configuration was on a host so far: what a plan's duration is estimated from."""
 
+import statistics
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import pandas as pd
 from sqlalchemy import Engine, select
 
 from db.models import Arm, Generation, Host, Run, Trial
@@ -31,9 +32,13 @@ def measured_rates(engine: Engine, config_sha256s: Iterable[str], *, hostname: s
     )
     with reading(engine) as session:
         rows = session.execute(query).all()
-    frame = pd.DataFrame(rows, columns=["config_sha256", "prefill_tps", "decode_tps", "load_s"]).dropna()
-    medians = frame.groupby("config_sha256").median()
-    return {
-        str(key): MeasuredRates(prefill_tps=prefill_tps, decode_tps=decode_tps, load_s=load_s)
-        for key, prefill_tps, decode_tps, load_s in medians.itertuples(name=None)
-    }
+    found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for key, prefill_tps, decode_tps, load_s in rows:
+        if prefill_tps is not None and decode_tps is not None and load_s is not None:
+            found[key].append((prefill_tps, decode_tps, load_s))
+    return {key: _medians(rates) for key, rates in found.items()}
+
+
+def _medians(rates: list[tuple[float, float, float]]) -> MeasuredRates:
+    prefill_tps, decode_tps, load_s = (statistics.median(column) for column in zip(*rates, strict=True))
+    return MeasuredRates(prefill_tps=prefill_tps, decode_tps=decode_tps, load_s=load_s)

@@ -43,10 +43,12 @@ def show_plan(overrides: Sequence[str], *, config_dir: str | None, as_json: bool
     from db.session import database_url
     from orchestrator.machine_lines import machine_lines
     from orchestrator.plan_view import print_plan
+    from orchestrator.schedule import build_schedule
     from orchestrator.terminal import console
 
-    lines = machine_lines(composed.plan, url=database_url(composed.db_url))
-    print_plan(composed.plan, console(), extra=lines)
+    schedule = build_schedule(composed.plan)
+    lines = machine_lines(composed.plan, schedule, url=database_url(composed.db_url))
+    print_plan(composed.plan, schedule, console(), extra=lines)
 
 
 # ---- run, resume ----
@@ -60,6 +62,7 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
     from orchestrator.plan_view import print_plan
     from orchestrator.preparation import find_weights, refuse_what_does_not_fit
     from orchestrator.recorder import create_run
+    from orchestrator.schedule import build_schedule
     from orchestrator.terminal import console
     from workers.host import read_host
 
@@ -69,7 +72,8 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
     url = database_url(composed.db_url)
     database = open_database(url)
     if not quiet:
-        print_plan(composed.plan, console(), extra=machine_lines(composed.plan, url=url))
+        schedule = build_schedule(composed.plan)
+        print_plan(composed.plan, schedule, console(), extra=machine_lines(composed.plan, schedule, url=url))
     log_root = database_path(url).parent / "logs"
     recorder = create_run(database, composed.plan, host=read_host(), weights=weights, log_root=log_root)
     return _execute(recorder, fail_on=fail_on, quiet=quiet)

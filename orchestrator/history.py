@@ -2,8 +2,8 @@
 
 A point is a run's median. Points are split where the fit of two levels is best (`ruptures`, least squares on the log
 scale, at least ten points each side), and a split counts when at most 1 in 100 random orders of the same points can be
-split as well. Only the parts of a split that counts are looked at further, so that noise alone gives a false alarm in at
-most 1 history of 100, whatever its length.
+split as well. Only the parts of a split that counts are looked at further, so that noise alone gives a false alarm in
+at most 1 history of 100, whatever its length.
 
 The random orders assume that points of an unchanged arm are exchangeable. A machine that is warm every summer is not;
 then a change is reported, rightly, and its cause is not in the versions.

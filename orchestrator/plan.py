@@ -26,9 +26,9 @@ class Arm:
     @property
     def config_sha256(self) -> str:
         """Hash of the resolved configuration, its name left out."""
-        body = asdict(self)
-        del body["name"]
-        return sha256_of(body)
+        return sha256_of(
+            {"checkpoint": self.checkpoint, "engine": self.engine, "sampling": self.sampling, "draft": self.draft}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

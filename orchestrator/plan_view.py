@@ -9,21 +9,22 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.plan import Plan
-from orchestrator.schedule import AA_LABEL, ScheduledTrial, build_schedule, minimum_rounds, rounds_by_class
+from orchestrator.schedule import AA_LABEL, ScheduledTrial, minimum_rounds, rounds_by_class
 from orchestrator.terminal import table
 
 ARMS_SHOWN = 40
 ROUNDS_SHOWN = 4
-SWEEPABLE_HIDDEN = ("_target_", "name", "draft")
+PLACES_SHOWN = 12  # of a round
 
 
-def print_plan(plan: Plan, out: Console, *, extra: Sequence[tuple[str, str]] = ()) -> None:
+def print_plan(
+    plan: Plan, schedule: Sequence[ScheduledTrial], out: Console, *, extra: Sequence[tuple[str, str]] = ()
+) -> None:
     """Print the plan.
 
     Args:
         extra: further lines (head, words), such as memory and duration.
     """
-    schedule = build_schedule(plan)
     names = letters(plan)
     out.print(_arms_table(plan, names))
     out.print()
@@ -100,7 +101,7 @@ def _order(schedule: Sequence[ScheduledTrial], names: dict[str, str]) -> str:
     for trial in schedule:
         if trial.round is not None and trial.round < ROUNDS_SHOWN:
             rounds.setdefault(trial.round, []).append(names[trial.label])
-    shown = [" ".join(order[:ARMS_SHOWN]) + (" ..." if len(order) > ARMS_SHOWN else "") for order in rounds.values()]
+    shown = [" ".join(order[:PLACES_SHOWN]) + (" ..." if len(order) > PLACES_SHOWN else "") for order in rounds.values()]
     return " | ".join(shown) + " | ..."
 
 

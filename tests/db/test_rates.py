@@ -8,11 +8,10 @@ from sqlalchemy import Engine
 from db.rates import measured_rates
 from db.session import open_database
 from orchestrator.commands import run_recorded
-from orchestrator.machine_lines import duration, known_rates
+from orchestrator.machine_lines import known_rates
 from orchestrator.plan import Plan
 from orchestrator.preparation import find_weights
 from orchestrator.recorder import create_run
-from orchestrator.residency import plan_of
 from orchestrator.terminal import SilentObserver
 from tests.orchestrator.plans import arm, plan
 from workers.host import read_host
@@ -43,12 +42,8 @@ def test_medians_by_configuration(url: str, planned: Plan) -> None:
     assert measured_rates(engine, ["0" * 64], hostname=read_host().hostname) == {}
 
 
-def test_the_plan_says_what_its_duration_stands_on(url: str, planned: Plan) -> None:
-    memory = plan_of(planned.arms, planned.prompts)
-    measured = duration(planned, memory, known_rates(planned, url))
-    assert "measured on this machine" in measured.assumption
-    guessed = duration(planned, memory, {})
-    assert "assuming" in guessed.assumption
+def test_simulated_arms_need_no_rates(url: str, planned: Plan) -> None:
+    assert known_rates(planned, url) == {}
 
 
 def test_no_database_is_no_rates(planned: Plan, tmp_path: Path) -> None:
