@@ -153,7 +153,7 @@ def read_thermal_level(system: System) -> tuple[float, str]:
 
 def read_tree_footprint(system: System) -> float:
     """Bytes of the physical footprint of this process and its descendants: Metal memory included, unlike RSS."""
-    return float(sum(_footprint(system, pid) for pid in own_pids()))
+    return float(sum(_footprint(system, pid) for pid in own_pids(system.root_pid)))
 
 
 def _footprint(system: System, pid: int) -> float:
@@ -166,7 +166,7 @@ def _footprint(system: System, pid: int) -> float:
 def read_gpu_time_of_others(system: System) -> dict[str, float]:
     """Accumulated GPU milliseconds by pid, this process and its descendants left out."""
     times = parse_gpu_time(system.run("ioreg", "-r", "-d", "1", "-w", "0", "-c", "AGXDeviceUserClient"))
-    ours = own_pids()
+    ours = own_pids(system.root_pid)
     return {str(pid): spent / _NS_PER_MS for pid, spent in times.items() if pid not in ours}
 
 

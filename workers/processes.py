@@ -1,4 +1,4 @@
-"""This process and its descendants, as far as the machine's readings need them."""
+"""A process and its descendants, as far as the machine's readings need them."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -8,28 +8,32 @@ import psutil
 Value = TypeVar("Value")
 
 
-def own_pids() -> set[int]:
-    """The pids of this process and its descendants."""
-    return {process.pid for process in _own_tree()}
+def own_pids(root_pid: int) -> set[int]:
+    """The pids of a process and its descendants."""
+    return {process.pid for process in _tree(root_pid)}
 
 
-def own_cpu_s() -> dict[str, float]:
-    """CPU seconds by pid of this process's tree; processes that have ended are not in it."""
-    return {str(process.pid): times.user + times.system for process, times in _each(lambda each: each.cpu_times())}
+def own_cpu_s(root_pid: int) -> dict[str, float]:
+    """CPU seconds by pid of a process's tree; processes that have ended are not in it."""
+    found = _each(root_pid, lambda each: each.cpu_times())
+    return {str(process.pid): times.user + times.system for process, times in found}
 
 
-def own_rss_bytes() -> int:
-    """Resident bytes of this process's tree; pages that two of them share count twice."""
-    return sum(memory.rss for _, memory in _each(lambda each: each.memory_info()))
+def own_rss_bytes(root_pid: int) -> int:
+    """Resident bytes of a process's tree; pages that two of them share count twice."""
+    return sum(memory.rss for _, memory in _each(root_pid, lambda each: each.memory_info()))
 
 
-def _own_tree() -> list[psutil.Process]:
-    me = psutil.Process()
-    return [me, *me.children(recursive=True)]
+def _tree(root_pid: int) -> list[psutil.Process]:
+    try:
+        root = psutil.Process(root_pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
-def _each(read: Callable[[psutil.Process], Value]) -> Iterator[tuple[psutil.Process, Value]]:
-    for process in _own_tree():
+def _each(root_pid: int, read: Callable[[psutil.Process], Value]) -> Iterator[tuple[psutil.Process, Value]]:
+    for process in _tree(root_pid):
         try:
             yield process, read(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # it ended just now, or became another user's

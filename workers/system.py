@@ -4,6 +4,7 @@ Everything that reads the machine takes a `System`, so that recorded outputs sta
 """
 
 import ctypes
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,10 @@ class System(Protocol):
     @property
     def platform(self) -> str:
         """As `sys.platform`: darwin, linux."""
+
+    @property
+    def root_pid(self) -> int:
+        """The process whose tree is ours: what it and its descendants do is not others' doing."""
 
     def run(self, *command: str) -> str:
         """A command's standard output."""
@@ -46,7 +51,14 @@ CounterReader = Callable[[System], dict[str, float]]  # totals that only grow, b
 
 
 class LocalSystem:
-    """This machine."""
+    """This machine.
+
+    Args:
+        root_pid: the root of our tree; None: this process.
+    """
+
+    def __init__(self, *, root_pid: int | None = None) -> None:
+        self.root_pid = os.getpid() if root_pid is None else root_pid
 
     @property
     def platform(self) -> str:
@@ -116,6 +128,10 @@ class OneReading:
     @property
     def platform(self) -> str:
         return self._system.platform
+
+    @property
+    def root_pid(self) -> int:
+        return self._system.root_pid
 
     def run(self, *command: str) -> str:
         if command not in self._answers:

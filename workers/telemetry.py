@@ -6,15 +6,28 @@ time since the same reader's previous reading: between the readings before and a
 
 import functools
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
 import psutil
 
 from workers import linux, macos
 from workers.processes import own_cpu_s
 from workers.system import CounterReader, FieldReader, LocalSystem, OneReading, System, Unreadable
+
+Value = TypeVar("Value")
+
+# What costs so little that it may be read once a second while a trial runs: a file, a system call, and where Linux has
+# one, no program started.
+CHEAP = frozenset(
+    (
+        "thermal_level thermal_zone_c cpu_mhz tree_memory_bytes memory_available_bytes cpu_cores_others"
+        " cpu_cores_stolen stalled_cpu_us stalled_memory_us stalled_io_us gpu_mhz"
+    ).split()
+) | ({"swap_used_bytes"} if sys.platform == "linux" else frozenset())
 
 FIRST = "a difference needs two readings, and this is the first"
 
@@ -44,17 +57,25 @@ class MachineReader:
     Args:
         system: the machine, or recorded outputs of one.
         clock: monotonic seconds.
+        only: the fields to read; None: all.
     """
 
-    def __init__(self, system: System | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        system: System | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        only: Collection[str] | None = None,
+    ) -> None:
         self._system = system or LocalSystem()
         self._clock = clock
+        self._only = only
         self._previous: _Totals | None = None
 
     def read(self) -> tuple[Reading, ...]:
         """The state now: every field of this platform once, in a fixed order."""
         system = OneReading(self._system)
-        fields, rates, growths = _tables(system)
+        fields, rates, growths = (_chosen(table, self._only) for table in _tables(system))
         started_s = self._clock()
         instant = [_take(name, source, read, system) for name, (source, read) in fields.items()]
         now = _Totals(
@@ -93,6 +114,10 @@ def _tables(system: System) -> Tables:
     """The platform's instant fields, rates and growths."""
     here = macos if system.platform == "darwin" else linux
     return here.FIELDS | _FIELDS, here.RATES | _RATES, here.GROWTHS
+
+
+def _chosen(table: dict[str, tuple[str, Value]], only: Collection[str] | None) -> dict[str, tuple[str, Value]]:
+    return table if only is None else {name: entry for name, entry in table.items() if name in only}
 
 
 def _take(name: str, source: str, read: FieldReader, system: System) -> Reading:
@@ -141,11 +166,11 @@ def _memory_available(_system: System) -> float:
     return float(psutil.virtual_memory().available)
 
 
-def _cpu_of_others(_system: System) -> dict[str, float]:
+def _cpu_of_others(system: System) -> dict[str, float]:
     """CPU seconds of the whole machine less those of this process's tree: parts that add up to others' seconds."""
     times = psutil.cpu_times()
     busy_s = sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
-    return {"machine": busy_s} | {pid: -spent_s for pid, spent_s in own_cpu_s().items()}
+    return {"machine": busy_s} | {pid: -spent_s for pid, spent_s in own_cpu_s(system.root_pid).items()}
 
 
 _FIELDS: dict[str, tuple[str, FieldReader]] = {

@@ -1,5 +1,6 @@
 """Machines that are recordings: what their commands printed and their files held."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -24,6 +25,7 @@ class Recorded:
     files: Mapping[str, str] = field(default_factory=dict)
     notifications: Mapping[str, int] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
+    root_pid: int = field(default_factory=os.getpid)
 
     def run(self, *command: str) -> str:
         line = " ".join(command)

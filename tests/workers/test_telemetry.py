@@ -317,7 +317,7 @@ def test_the_work_of_our_own_processes_is_not_that_of_others(monkeypatch: pytest
     busy = iter([psutil_times(user=90.0, system=10.0), psutil_times(user=95.0, system=11.0)])
     ours = iter([{"1": 10.0, "2": 5.0}, {"1": 13.0, "3": 1.0}])  # one ended, one is new
     monkeypatch.setattr("workers.telemetry.psutil.cpu_times", lambda: next(busy))
-    monkeypatch.setattr("workers.telemetry.own_cpu_s", lambda: next(ours))
+    monkeypatch.setattr("workers.telemetry.own_cpu_s", lambda root_pid: next(ours))
     clock = iter([0.0, 0.0, 2.0, 2.0])
     reader = MachineReader(Recorded(platform="linux"), clock=lambda: next(clock))
     reader.read()
@@ -330,12 +330,12 @@ def psutil_times(*, user: float, system: float) -> SimpleNamespace:
 
 
 def test_the_work_of_this_process_is_seen_as_its_own() -> None:
-    before = own_cpu_s()
+    before = own_cpu_s(os.getpid())
     burned_until = time.process_time() + 0.3
     while time.process_time() < burned_until:
         pass
     me = str(os.getpid())
-    assert own_cpu_s()[me] - before[me] == pytest.approx(0.3, abs=0.1)
+    assert own_cpu_s(os.getpid())[me] - before[me] == pytest.approx(0.3, abs=0.1)
 
 
 def test_a_missing_program_and_a_failing_one_give_their_reasons() -> None:
