@@ -62,7 +62,7 @@ def our_rate(engine: MlxLm, pulse: Pulse, tokens: int) -> float:
     with pulse.during_request():
         pulse.watch(stopwatch)
         engine.prepare(TurnRequest(messages=MESSAGES, turn=0, max_tokens=tokens, seed=0))
-        stopwatch.time(engine.stream)
+        stopwatch.time(engine.answer)
         engine.finish()
         engine.settle()
     stamps_us = stopwatch.stamps_us()
@@ -99,7 +99,7 @@ def path_cost_us(engine: MlxLm, *, tokens: int = 100_000, repeats: int = 7) -> f
 
     def ours() -> None:
         engine.prepare(TurnRequest(messages=MESSAGES, turn=0, max_tokens=tokens, seed=0))
-        Stopwatch().time(engine.stream)
+        Stopwatch().time(engine.answer)
         engine.settle()
 
     engine.start_conversation()

@@ -1,15 +1,16 @@
 """The one stopwatch: it stamps every engine's tokens, after their evaluation, with the same few instructions."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 Clock = Callable[[], int]  # monotonic nanoseconds
+Tick = Callable[[], None]
 
 
 class Stopwatch:
-    """Stamps what a stream brings, as it comes.
+    """Stamps what an answer brings, as it comes.
 
-    Per stamp: one clock call and one list append. `stamps_ns` may be read from another thread while it grows.
+    Per stamp: one call, one clock call and one list append. `stamps_ns` may be read from another thread while it grows.
     """
 
     __slots__ = ("_clock", "stamps_ns", "started_ns")
@@ -19,12 +20,15 @@ class Stopwatch:
         self.started_ns = 0
         self.stamps_ns: list[int] = []
 
-    def time(self, stream: Callable[[], Iterable[None]]) -> None:
-        """Open the stream and exhaust it; the start is stamped before its first instruction."""
+    def time(self, answer: Callable[[Tick], None]) -> None:
+        """Let it answer; each of its ticks is stamped, and the start before its first instruction."""
         clock, append = self._clock, self.stamps_ns.append
-        self.started_ns = clock()
-        for _ in stream():
+
+        def tick() -> None:
             append(clock())
+
+        self.started_ns = clock()
+        answer(tick)
 
     def stamps_us(self, tokens_per_stamp: Sequence[int] | None = None) -> list[int]:
         """One stamp a token, in microseconds since the start.

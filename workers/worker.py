@@ -247,7 +247,7 @@ class Worker:
         )
         started_at = datetime.now(UTC).isoformat()
         cpu_before_s = time.process_time()
-        stopwatch.time(engine.stream)
+        stopwatch.time(engine.answer)
         cpu_s = time.process_time() - cpu_before_s
         result = engine.finish()
         engine.settle()

@@ -8,7 +8,7 @@ The loop calls, in this order, all from one thread:
         engine.start_conversation()
         for each turn:
             engine.prepare(request)     not timed: the chat template, tokenising, which cache to use
-            engine.stream()             timed by the loop: exhausted to the end
+            engine.answer(tick)         timed by the loop: each tick is stamped; by default `stream`, to its end
             engine.finish()             not timed: the text, the counts, the evidence
             engine.settle()             not timed, also after an error: nothing may run on into the next turn
     engine.close()
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
-from workers.stopwatch import Clock
+from workers.stopwatch import Clock, Tick
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -135,9 +135,14 @@ class Engine(ABC):
         `finish` needs, and leaves decoding the text to `finish`.
         """
 
+    def answer(self, tick: Tick) -> None:
+        """Answer the prepared turn, and call `tick` each time that new tokens have been evaluated."""
+        for _ in self.stream():
+            tick()
+
     @abstractmethod
     def finish(self) -> TurnResult:
-        """The turn that `stream` ended."""
+        """The turn that `answer` ended."""
 
     def settle(self) -> None:
         """Wait until the device is idle and drop what belongs to one turn only. Called after every turn."""
@@ -146,6 +151,20 @@ class Engine(ABC):
     def close(self) -> None:
         """Let go of everything; the process ends next."""
         return
+
+
+class CallbackEngine(Engine):
+    """An engine whose package calls back instead of yielding: its ticks are stamped inside the call."""
+
+    @abstractmethod
+    def answer(self, tick: Tick) -> None:
+        """See `Engine.answer`."""
+
+    def stream(self) -> Iterator[None]:
+        """The same ticks once the answer is complete. Not for timing: the loop calls `answer`."""
+        ticks: list[None] = []
+        self.answer(lambda: ticks.append(None))
+        return iter(ticks)
 
 
 SettingsT = TypeVar("SettingsT", bound="DataclassInstance")
