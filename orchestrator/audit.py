@@ -16,6 +16,8 @@ The floor is the interval of the control's second entry against its first: what 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -23,11 +25,11 @@ import pandas as pd
 from orchestrator.carry_over import CarryOver, carry_over
 from orchestrator.comparability import DifferenceTable, EvidenceTable, Reason, Scope
 from orchestrator.effects import Effect, effect_of
-from orchestrator.family import best_arms, family_p_values
+from orchestrator.family import adjusted, best_arms, family_p_values
+from orchestrator.findings import AaFloor, AuditResult, BestSet, Comparison, Included, summarise
 from orchestrator.observations import (
     ALL,
     LOWER_IS_FASTER,
-    ArmSummary,
     ScopeTrials,
     Usable,
     arm_summaries,
@@ -36,84 +38,15 @@ from orchestrator.observations import (
     scopes_of,
 )
 from orchestrator.schedule import AA_LABEL, minimum_rounds
-from orchestrator.verdicts import WORDS, Case, decide
+from orchestrator.sequential import sequential_effect
+from orchestrator.verdicts import Case, decide
+
+__all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", "Included", "Inference", "audit"]
 
 METHOD_VERSION = "1"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A treatment against the control in one scope. Numbers are None where there is nothing to compute them from."""
-
-    treatment: str
-    control: str
-    prompt_class: str | None  # None: over all
-    turn: int | None  # None: all turns
-    metric: str
-    verdict: str
-    direction: str | None  # faster | slower, when supported
-    ratio: float | None  # of the metric, treatment over control
-    ci_low: float | None
-    ci_high: float | None
-    p_value: float | None
-    family_p: float | None  # for the family of all treatments; None with one treatment only
-    rounds: int  # complete ones
-    wins: int | None  # rounds in which the treatment was the faster
-    aa_ratio: float | None
-    aa_low: float | None
-    aa_high: float | None
-    engaged_share: float | None  # of the treatment's generations that requested a mechanism
-    included: "Included | None"  # what it would be with the excluded trials; None when none was excluded
-    reasons: tuple[Reason, ...]  # the deciding ones first
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Included:
-    """The comparison with the trials that rules exclude."""
-
-    verdict: str
-    ratio: float | None
-    ci_low: float | None
-    ci_high: float | None
-    rounds: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AaFloor:
-    """The control against itself in one scope."""
-
-    prompt_class: str | None
-    turn: int | None
-    effect: Effect
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BestSet:
-    """The arms not distinguishable from the best in one scope, the best first."""
-
-    prompt_class: str | None
-    turn: int | None
-    arms: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditResult:
-    """What one version of the method says of a run."""
-
-    method_version: str
-    control: str
-    metric: str
-    alpha: float
-    margin: float
-    seed: int
-    comparisons: tuple[Comparison, ...]  # by treatment, over all first
-    floors: tuple[AaFloor, ...]
-    best: tuple[BestSet, ...]  # over all first; no single best without the classes'
-    carry_over: CarryOver | None  # the largest; None: too few trials to tell
-    arms: tuple[ArmSummary, ...]
-    drift: float | None  # of the metric, last control run over the first, minus 1
-    drift_reason: str | None  # why there is none
-    summary: str
+# fixed: as many rounds as planned; anytime: rounds went on until the comparison was decided.
+Inference = Literal["fixed", "anytime"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +59,7 @@ class _Run:
     alpha: float
     margin: float
     seed: int
+    inference: Inference
     evidence: EvidenceTable
     differences: DifferenceTable
     carry_over: CarryOver | None
@@ -143,7 +77,14 @@ class _Scoped:
 
 
 def audit(
-    trials: pd.DataFrame, *, control: str, metric: str, alpha: float = 0.05, margin: float = 0.02, seed: int = 0
+    trials: pd.DataFrame,
+    *,
+    control: str,
+    metric: str,
+    alpha: float = 0.05,
+    margin: float = 0.02,
+    seed: int = 0,
+    inference: Inference = "fixed",
 ) -> AuditResult:
     """Judge a run whose rounds were drawn at random.
 
@@ -154,6 +95,8 @@ def audit(
         alpha: level of each comparison and of each family; intervals have confidence 1 - alpha.
         margin: ratios between 1 - margin and 1 / (1 - margin) are called no difference.
         seed: of the exchanges drawn where there are too many to take all.
+        inference: "anytime" when the run's design lets it end as soon as it is decided: intervals and p-values then
+            hold at any time of stopping, at the price of some width.
 
     Raises:
         ValueError: a column is missing, the metric is unknown, or the control is no arm of the run.
@@ -170,6 +113,7 @@ def audit(
         alpha=alpha,
         margin=margin,
         seed=seed,
+        inference=inference,
         evidence=EvidenceTable.read(measured),
         differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
         carry_over=carry_over(usable.trials(ALL), control=control, seed=seed),
@@ -200,7 +144,7 @@ def audit(
         arms=arm_summaries(measured, [control, AA_LABEL, *run.treatments]),
         drift=drift,
         drift_reason=drift_reason,
-        summary=_summary(comparisons, drift, metric),
+        summary=summarise(comparisons, drift, metric),
     )
 
 
@@ -227,20 +171,22 @@ def run_drift(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[float
 
 def _scoped(usable: Usable, scope: Scope, run: _Run) -> _Scoped:
     used = usable.trials(scope)
+    effects = {label: _effect(used, label, run) for label in (AA_LABEL, *run.treatments)}
     family: Mapping[str, float] = {}
-    if len(run.treatments) > 1:
+    if len(run.treatments) > 1 and run.inference == "anytime":
+        family = adjusted({arm: effect.p_value for arm in run.treatments if (effect := effects[arm])})
+    elif len(run.treatments) > 1:
         family = family_p_values(used, treatments=run.treatments, control=run.control, alpha=run.alpha, seed=run.seed)
-    return _Scoped(
-        scope=scope,
-        used=used,
-        effects={label: _effect(used, label, run) for label in (AA_LABEL, *run.treatments)},
-        family=family,
-    )
+    return _Scoped(scope=scope, used=used, effects=effects, family=family)
 
 
 def _effect(used: ScopeTrials, label: str, run: _Run) -> Effect | None:
     series = used.pair(label, run.control)
-    return None if series is None else effect_of(series, alpha=run.alpha, seed=run.seed)
+    if series is None:
+        return None
+    if run.inference == "anytime":
+        return sequential_effect(series.contrasts, alpha=run.alpha)
+    return effect_of(series, alpha=run.alpha, seed=run.seed)
 
 
 def _floors(scoped: Sequence[_Scoped]) -> Sequence[AaFloor]:
@@ -259,13 +205,20 @@ def _best(run: _Run, one: _Scoped) -> BestSet:
     arms = tuple(ratios)
     if rounds and min(rounds) >= minimum_rounds(run.alpha):
         arms = best_arms(
-            one.used,
             ratios=ratios,
             lower_is_better=run.metric in LOWER_IS_FASTER,
             alpha=run.alpha,
-            seed=run.seed,
+            p_values=partial(_p_against, one.used, run),
         )
     return BestSet(prompt_class=one.scope.prompt_class, turn=one.scope.turn, arms=arms)
+
+
+def _p_against(used: ScopeTrials, run: _Run, best: str, others: Sequence[str]) -> Mapping[str, float]:
+    """Each arm's p-value in the family of all comparisons with the best."""
+    if run.inference == "fixed":
+        return family_p_values(used, treatments=others, control=best, alpha=run.alpha, seed=run.seed)
+    pairs = {arm: series for arm in others if (series := used.pair(arm, best)) is not None}
+    return adjusted({arm: sequential_effect(s.contrasts, alpha=run.alpha).p_value for arm, s in pairs.items()})
 
 
 def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) -> Comparison:
@@ -379,21 +332,3 @@ def _left_out(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
         why = unused["error_kind"].astype(object).where(unused["error_kind"].notna(), why)
     counts = ", ".join(f"{count} {name}" for name, count in why.value_counts().items())
     return (Reason(code="left_out", text=f"{arm}: {len(unused)} trials left out ({counts})"),)
-
-
-def _summary(comparisons: Sequence[Comparison], drift: float | None, metric: str) -> str:
-    """One sentence an arm over all prompts, words first; then the run's drift."""
-    sentences = [_sentence(one) for one in comparisons if one.prompt_class is None and one.turn is None]
-    if not sentences:
-        sentences.append("Nothing to compare: the run has no arm besides its control.")
-    if drift is not None:
-        sentences.append(f"From first to last control run {metric} changed by {drift:+.1%}.")
-    return " ".join(sentences)
-
-
-def _sentence(one: Comparison) -> str:
-    head = f"{one.treatment} against {one.control}: {WORDS[one.verdict]}"
-    if one.ratio is None or one.ci_low is None or one.ci_high is None or one.verdict in ("not_engaged", "confounded"):
-        return f"{head}; {'; '.join(reason.text for reason in one.reasons[:2])}."
-    figure = f"{one.ratio:.3f}x ({one.ci_low:.3f} to {one.ci_high:.3f}) in {one.rounds} rounds"
-    return f"{head}{', ' + one.direction if one.direction else ''}, {figure}."

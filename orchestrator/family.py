@@ -7,7 +7,7 @@ treatment against the control in such deals is what the observed ones are held a
 when no arm differs; the price is far less than Bonferroni's, which six rounds could not pay for two treatments.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -43,8 +43,22 @@ def family_p_values(
     return found
 
 
+def adjusted(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's p-values for the family: valid for any single ones, those that hold at any time among them."""
+    least, found = 0.0, {}
+    ranked = sorted(p_values, key=lambda name: p_values[name])
+    for rank, name in enumerate(ranked):
+        least = max(least, min(1.0, (len(ranked) - rank) * p_values[name]))
+        found[name] = least
+    return found
+
+
 def best_arms(
-    used: ScopeTrials, *, ratios: Mapping[str, float], lower_is_better: bool, alpha: float, seed: int
+    *,
+    ratios: Mapping[str, float],
+    lower_is_better: bool,
+    alpha: float,
+    p_values: Callable[[str, Sequence[str]], Mapping[str, float]],
 ) -> tuple[str, ...]:
     """The arms not distinguishable from the best, the best first, the others by their ratios.
 
@@ -53,10 +67,11 @@ def best_arms(
 
     Args:
         ratios: of every arm against the same one, that one included with 1.
+        p_values: of the family of comparisons of the first argument with all of the second.
     """
     ranked = sorted(ratios, key=lambda arm: ratios[arm], reverse=not lower_is_better)
     best, *others = ranked
-    p = family_p_values(used, treatments=others, control=best, alpha=alpha, seed=seed)
+    p = p_values(best, others)
     return (best, *(arm for arm in others if p.get(arm, 1.0) > alpha))
 
 

@@ -339,6 +339,21 @@ def test_a_carry_over_as_large_as_the_effect_puts_it_in_doubt() -> None:
     assert "cooldown" in hot.reasons[-1].text
 
 
+def test_a_run_that_may_stop_early_is_judged_by_what_holds_at_any_time(frame: pd.DataFrame) -> None:
+    result = judged(frame, inference="anytime")
+    draft, same = overall(result, "draft"), overall(result, "same")
+    assert (draft.verdict, draft.direction, draft.rounds) == ("supported", "faster", 8)
+    assert draft.family_p is not None
+    assert draft.p_value is not None
+    assert draft.p_value <= draft.family_p <= 3 * draft.p_value
+    assert same.verdict in ("could_be_drift", "no_difference")
+    fixed = overall(judged(frame), "draft")
+    assert None not in (draft.ci_low, draft.ci_high, fixed.ci_low, fixed.ci_high)
+    assert result.best[0].arms == ("draft",)
+    few = judged(frame[~(frame["round"] >= 5).fillna(value=False)], inference="anytime")
+    assert overall(few, "draft").verdict == "underpowered"
+
+
 @pytest.mark.slow
 def test_a_large_run_is_judged_in_seconds() -> None:
     prompts = {f"p{index}": f"class{index}" for index in range(5)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orchestrator.drift import standard
-from orchestrator.family import best_arms, family_p_values
+from orchestrator.family import adjusted, best_arms, family_p_values
 from orchestrator.observations import ScopeTrials
 from orchestrator.simulate import simulated_runs
 
@@ -25,6 +25,13 @@ def runs_of(effects: Sequence[float], runs: int, profile: str = "linear") -> lis
 
 def p_of(trials: ScopeTrials) -> dict[str, float]:
     return family_p_values(trials, treatments=NAMES[1:], control="control", alpha=0.05, seed=0)
+
+
+def best_of(trials: ScopeTrials, ratios: dict[str, float], *, lower_is_better: bool) -> tuple[str, ...]:
+    def p_values(best: str, others: Sequence[str]) -> dict[str, float]:
+        return family_p_values(trials, treatments=others, control=best, alpha=0.05, seed=0)
+
+    return best_arms(ratios=ratios, lower_is_better=lower_is_better, alpha=0.05, p_values=p_values)
 
 
 @pytest.mark.slow
@@ -58,10 +65,7 @@ def test_an_arm_that_misses_rounds_is_judged_on_the_others() -> None:
 
 def test_the_best_arm_is_kept_and_the_clearly_worse_left_out() -> None:
     ratios = {"control": 1.0, "t1": 1.3, "t2": 1.29, "t3": 1.1, "t4": 0.9}
-    sets = [
-        best_arms(trials, ratios=ratios, lower_is_better=False, alpha=0.05, seed=0)
-        for trials in runs_of((1.3, 1.3, 1.1, 0.9), 40)
-    ]
+    sets = [best_of(trials, ratios, lower_is_better=False) for trials in runs_of((1.3, 1.3, 1.1, 0.9), 40)]
     assert all(found[0] == "t1" for found in sets)
     assert np.mean(["t2" in found for found in sets]) > 0.9
     assert all(not {"control", "t4"} & set(found) for found in sets)
@@ -70,4 +74,9 @@ def test_the_best_arm_is_kept_and_the_clearly_worse_left_out() -> None:
 def test_the_best_of_times_is_the_shortest() -> None:
     (trials,) = runs_of((1.3, 1.3, 1.1, 0.9), 1)
     ratios = {"control": 1.0, "t1": 1.3, "t2": 1.3, "t3": 1.1, "t4": 0.9}
-    assert best_arms(trials, ratios=ratios, lower_is_better=True, alpha=0.05, seed=0) == ("t4",)
+    assert best_of(trials, ratios, lower_is_better=True) == ("t4",)
+
+
+def test_holm() -> None:
+    assert adjusted({"a": 0.04, "b": 0.01, "c": 0.03}) == pytest.approx({"b": 0.03, "c": 0.06, "a": 0.06})
+    assert adjusted({"a": 0.9, "b": 0.8}) == {"b": 1.0, "a": 1.0}
