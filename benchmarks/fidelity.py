@@ -1,6 +1,6 @@
 """What our measuring costs: decode rate through the worker's engine and stopwatch against mlx-lm's bare loop.
 
-    python benchmarks/fidelity.py [--checkpoint smollm2-8bit] [--rounds 26] [--tokens 24]
+    python benchmarks/fidelity.py [--checkpoint smollm2-8bit] [--rounds 60] [--tokens 12]
 
 Both arms run the same model object in one process, in random order within each round, and each is timed by its own
 means: the bare loop by mlx-lm's `generation_tps` (n tokens over n - 1 intervals, made (n - 1) here), ours by the
@@ -124,8 +124,8 @@ def report(name: str, effect: Effect, rate: float, cost_us: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", default="smollm2-8bit", help="an imported checkpoint")
-    parser.add_argument("--rounds", type=int, default=26)
-    parser.add_argument("--tokens", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--tokens", type=int, default=12)
     options = parser.parse_args()
     devnull = os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY)
     pulse = Pulse(Channel(request_fd=devnull[0], record_fd=devnull[1]), interval_s=HEARTBEAT_S)
