@@ -62,6 +62,35 @@ class OnFailure(Enum):
     drop = "drop"
 
 
+class OnTimeout(Enum):
+    """What a trial does whose gate did not open in time."""
+
+    run = "run"  # runs, marked as a hot start
+    skip = "skip"  # is stored as excluded, without a generation
+
+
+class PowerNeed(Enum):
+    """What a trial may draw its power from."""
+
+    mains = "mains"
+    any = "any"
+
+
+class HotStartRule(Enum):
+    """Which hot starts are left out of the audit."""
+
+    heat = "heat"  # those for heat or power; other load meets all arms of a round alike
+    all = "all"
+    none = "none"
+
+
+class OrphanPolicy(Enum):
+    """What a process that looks like a leftover, and cannot be proven one, does to a run."""
+
+    block = "block"  # refuses it, exit code 4
+    report = "report"
+
+
 @dataclass
 class CheckpointConfig:
     """A set of weights: where they are, and what is known of them beforehand."""
@@ -85,6 +114,8 @@ class EngineConfig:
 
     _target_: str = MISSING
     name: str = MISSING
+    python: str | None = None  # the interpreter of another environment that runs the worker; null: this one
+    environment: dict[str, str] = field(default_factory=dict)  # of the worker's process, added to this one's
 
 
 @dataclass
@@ -192,11 +223,48 @@ class DesignConfig:
 
 @dataclass
 class GateConfig:
-    """What must hold before a trial starts."""
+    """What must hold before a trial starts, what is watched while it runs, and what then leaves it out.
 
+    A reading that does not exist here passes, with the reason stored. null switches a condition or a rule off.
+    """
+
+    # ---- before a trial ----
     cooldown_s: float = 0.0  # idle time between trials
-    thermal_level_max: int = 0  # a machine that reports none passes, with the reason stored
-    timeout_s: float = 420.0
+    thermal_level_max: int | None = 0
+    thermal_hold_s: float = 30.0  # no higher level within this time
+    timeout_s: float = 420.0  # for heat and power
+    on_timeout: OnTimeout = OnTimeout.run
+    power_source: PowerNeed = PowerNeed.mains
+    power_mode: str | None = None  # as the machine names it: automatic, low, high on a Mac
+    cpu_cores_others_max: float | None = 0.5  # mean over the window
+    cpu_window_s: float = 5.0
+    gpu_ms_per_s_others_max: float | None = 60.0
+    gpu_window_s: float = 3.0
+    vm_pressure_max: int | None = 1  # macOS: 1 normal, 2 warning, 4 critical
+    memory_stalled_max: float | None = 0.01  # Linux: share of the time that some task waits for memory
+    swap_growth_bytes_max: float | None = 1e6  # within cpu_window_s
+    busy_timeout_s: float | None = None  # for other load; null: as timeout_s on a Mac, 5 s elsewhere
+    busy_budget_s: float | None = None  # for other load, in the whole run; null: an hour on a Mac, 20 s elsewhere
+    # ---- canary: a short fixed decode before each trial, against the arm's first one ----
+    canary_tokens: int = 0  # 0: none
+    canary_tolerance: float = 0.03
+    canary_interval_s: float = 10.0
+    # ---- while a trial runs ----
+    sampler: bool = True
+    sampler_interval_s: float = 1.0
+    # ---- after it: rules that leave a trial out, never by its speed ----
+    exclude_hot_start: HotStartRule = HotStartRule.heat
+    exclude_clock_gap_above_s: float | None = 1.0  # wall clock against monotonic: the machine slept
+    exclude_thermal_level_above: int | None = 1
+    exclude_off_mains: bool = True  # where power_source is mains
+    exclude_cpu_cores_others_above: float | None = None  # mean
+    exclude_gpu_ms_per_s_others_above: float | None = None
+    exclude_swap_growth_above_bytes: float | None = 256e6
+    replays: int = 2  # of a round with an excluded trial, each whole
+    # ---- processes and memory ----
+    orphans: OrphanPolicy = OrphanPolicy.block
+    orphan_bytes: float = 1e9  # from which an abandoned process of our interpreter looks like a leftover
+    settle_s: float = 5.0  # at most, for memory to settle between swapped arms
 
 
 @dataclass
@@ -214,6 +282,34 @@ class SweepConfig:
     description: str = ""
     overrides: list[str] = field(default_factory=list)
     arms: list[list[str]] = field(default_factory=list)
+
+
+@dataclass
+class ClaimSource:
+    """Where a claim stands."""
+
+    document: str = MISSING
+    revision: str = MISSING  # version, commit, or "as published"
+    date: str = MISSING
+
+
+@dataclass
+class ClaimConfig:
+    """A figure that somebody published, with its conditions, to be set beside what was measured.
+
+    The figure is a ratio of the metric, always in one direction: to speculation, to fewer bits, to the wider block.
+    """
+
+    name: str = MISSING
+    statement: str = MISSING
+    factors: list[str] = field(default_factory=list)  # what differs between the two sides: see orchestrator.claims
+    metric: Metric = Metric.end_to_end_tps
+    low: float | None = None  # of the ratio; null: no lower bound was given
+    high: float | None = None
+    prompt_class: str | None = None  # null: over all prompts
+    turn: int | None = None  # 0-based; null: all turns
+    source: ClaimSource = field(default_factory=ClaimSource)
+    conditions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass

@@ -16,7 +16,11 @@ GROUP_SCHEMAS: dict[str, type[Any]] = {
     "gate": schema.GateConfig,
     "sweep": schema.SweepConfig,
     "db": schema.DbConfig,
+    "claim": schema.ClaimConfig,
 }
+
+# What an override may choose; claims are only ever set beside results.
+PLAN_GROUPS = tuple(group for group in GROUP_SCHEMAS if group != "claim")
 
 # An engine's settings follow from its class, so a YAML file needs nothing but the `_target_` to be checked.
 ENGINE_SCHEMAS: dict[str, type[schema.EngineConfig]] = {

@@ -123,7 +123,15 @@ def _print_comparisons(result: "AuditResult", out: Console) -> None:
         name = Text(one.treatment if one.treatment != shown else "")
         shown = one.treatment
         verdict = Text(verdict_words(one.verdict), style=VERDICT_STYLES[one.verdict])
-        made.add_row(name, Text(scope(one)), number(one.ratio), interval(one), p_text(one.p_value), wins(one), verdict)
+        made.add_row(
+            name,
+            Text(scope(one)),
+            number(one.ratio),
+            interval_text(one.ci_low, one.ci_high),
+            p_text(one.p_value),
+            wins(one),
+            verdict,
+        )
     out.print(Text(f"{METRIC_WORDS[result.metric]}, treatment over control {result.control}"))
     out.print(made)
     out.print()
@@ -164,10 +172,8 @@ def number(value: float | None, *, digits: int = 3, unit: str = "") -> str:
     return MISSING if value is None else f"{value:.{digits}f}{unit}"
 
 
-def interval(one: "Comparison") -> str:
-    if one.ci_low is None and one.ci_high is None:
-        return MISSING
-    return f"{number(one.ci_low)} to {number(one.ci_high)}"
+def interval_text(low: float | None, high: float | None) -> str:
+    return MISSING if low is None and high is None else f"{number(low)} to {number(high)}"
 
 
 def p_text(p_value: float | None) -> str:
@@ -216,7 +222,7 @@ def markdown(result: "AuditResult", *, plan: Plan, run_id: str) -> str:
             one.treatment,
             scope(one),
             number(one.ratio),
-            interval(one),
+            interval_text(one.ci_low, one.ci_high),
             p_text(one.p_value),
             wins(one),
             verdict_words(one.verdict),

@@ -15,6 +15,8 @@ import click
 EXIT_INTERRUPTED = 130
 VERDICTS = ("supported", "no_difference", "could_be_drift", "not_engaged", "confounded", "underpowered")
 
+METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
+
 Command = Callable[..., Any]
 
 
@@ -93,11 +95,38 @@ def resume(run_text: str, url: str | None, fail_on: tuple[str, ...], *, quiet: b
 @_db
 @_fail_on
 @click.option("--format", "style", type=click.Choice(["table", "json", "markdown"]), default="table")
-def audit(run_text: str, url: str | None, fail_on: tuple[str, ...], style: str) -> int:
+@click.option("--against", metavar="CLAIMS", help="Set results beside published figures: `claims` for all, or names.")
+def audit(run_text: str, url: str | None, fail_on: tuple[str, ...], style: str, against: str | None) -> int:
     """Judge a run: which arm is really faster, and could it be drift?"""
     from orchestrator.commands import audit_run
 
-    return audit_run(run_text, url=url, fail_on=fail_on, style=style)
+    return audit_run(run_text, url=url, fail_on=fail_on, style=style, against=against)
+
+
+@cli.command()
+@click.argument("run_a", metavar="RUN_A")
+@click.argument("run_b", metavar="RUN_B")
+@_db
+def compare(run_a: str, run_b: str, url: str | None) -> None:
+    """Relate two runs through the control that both of them held."""
+    from orchestrator.commands import compare_two
+
+    compare_two(run_a, run_b, url=url)
+
+
+@cli.command()
+@_db
+@click.option("--metric", type=click.Choice(METRICS), default=METRICS[0], show_default=True)
+@click.option("--arm", help="Arms whose name matches this SQL pattern, such as '%draft%'.")
+@click.option("--engine", help="Arms of this engine.")
+@click.option("--checkpoint", help="Arms of this checkpoint.")
+@click.option("--experiment", help="Runs of this experiment.")
+@click.option("--simulated", is_flag=True, help="Simulated runs instead of real ones.")
+def history(url: str | None, metric: str, *, simulated: bool, **filters: str | None) -> None:
+    """Show each configuration over time, and what changed when its speed did."""
+    from orchestrator.commands import show_history
+
+    show_history(url=url, metric=metric, simulated=simulated, filters=filters)
 
 
 @cli.command()

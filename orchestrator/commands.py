@@ -5,7 +5,7 @@ Imports are inside the functions: a command loads what it needs and no more.
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,7 +17,6 @@ from orchestrator.plan import Plan, dump, load
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
 
-    from orchestrator.audit import AuditResult
     from orchestrator.recorder import Recorder
     from orchestrator.runner import Observer
 
@@ -176,20 +175,25 @@ def _terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-# ---- audit ----
+# ---- audit, compare, history ----
 
 
-def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: str) -> int:
+def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: str, against: str | None) -> int:
     """`interlace audit`: judge what is stored, now."""
     from db.frames import resolve_run
 
     database = _open(url)
     run_id = resolve_run(database, run_text)
-    return _audit_and_show(database, _stored_plan(database, run_id), run_id, fail_on=fail_on, style=style)
+    plan = _stored_plan(database, run_id)
+    code = _audit_and_show(database, plan, run_id, fail_on=fail_on, style=style)
+    if against is not None and style == "table":
+        _show_claims(database, plan, run_id, against)
+    return code
 
 
 def _audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Sequence[str], style: str) -> int:
     from orchestrator.audit_view import show_audit
+    from orchestrator.judging import judge_run
 
     result = judge_run(database, plan, run_id)
     show_audit(result, plan=plan, run_id=run_id, style=style)
@@ -197,23 +201,65 @@ def _audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: S
     return EXIT_VERDICT if found & set(fail_on) else EXIT_DONE
 
 
-def judge_run(database: "Database", plan: Plan, run_id: str) -> "AuditResult":
-    """Audit the stored trials of a run and store the judgement beside them."""
+def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) -> None:
     from db.frames import trials
-    from orchestrator.audit import audit
-    from orchestrator.recorder import save_audit
+    from orchestrator.claims import beside, claim_of
+    from orchestrator.judging import arm_facts, conditions, judge
+    from orchestrator.parts import Parts
+    from orchestrator.relation_view import print_claims
+    from orchestrator.terminal import console
 
-    design = plan.design
-    result = audit(
-        trials(database, run_id),
-        control=plan.control,
-        metric=design.metric,
-        alpha=design.alpha,
-        margin=design.margin,
-        seed=design.seed,
-    )
-    save_audit(database, plan, run_id, result)
-    return result
+    parts = Parts()
+    known = parts.options("claim")
+    names = known if against == "claims" else against.split(",")
+    if unknown := [name for name in names if name not in known]:
+        raise InputError(f"--against {unknown[0]}: no such claim; say `claims` for all, or of {', '.join(known)}")
+    parts.load([("claim", name) for name in names])
+    claims = [claim_of(parts.values(("claim", name))) for name in names]
+    frame = trials(database, run_id)
+    found = beside(judge(frame, plan), claims, arms=arm_facts(frame), conditions=conditions(frame, plan))
+    print_claims(found, console())
+
+
+def compare_two(first_text: str, second_text: str, *, url: str | None) -> None:
+    """`interlace compare`: two runs, through the control that both held."""
+    from db.frames import resolve_run
+    from orchestrator.compare import compare_runs
+    from orchestrator.judging import run_side
+    from orchestrator.relation_view import print_comparison
+    from orchestrator.terminal import console
+
+    database = _open(url)
+    run_ids = [resolve_run(database, text) for text in (first_text, second_text)]
+    if run_ids[0] == run_ids[1]:
+        raise InputError(f"{first_text} and {second_text} are the same run: name two, see `interlace status`")
+    first, second = (run_side(database, _stored_plan(database, run_id), run_id) for run_id in run_ids)
+    print_comparison(compare_runs(first, second), console())
+
+
+def show_history(*, url: str | None, metric: str, simulated: bool, filters: Mapping[str, str | None]) -> None:
+    """`interlace history`: every configuration that matches, over time."""
+    from db.history import SERIES, VERSIONS, arm_history
+    from orchestrator.history import Point, change_points
+    from orchestrator.relation_view import print_history
+    from orchestrator.terminal import console
+
+    out = console()
+    rows = arm_history(_open(url), metric=metric, filters=filters, simulated=simulated)
+    if rows.empty:
+        out.print("no finished trials match; see `interlace status`, and --simulated for simulated runs")
+    for _, series in rows.groupby(list(SERIES), sort=False):
+        points = [
+            Point(
+                run_id=row["run_id"],
+                at=row["created_at"].to_pydatetime(),
+                value=row["value"],
+                versions={name: row[name] for name in VERSIONS if isinstance(row[name], str)},
+            )
+            for row in series.to_dict("records")
+        ]
+        newest = series.iloc[-1]
+        print_history(f"{newest['arm']} on {newest['host']}", points, change_points(points), metric, out)
 
 
 # ---- the database ----

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from conf.store import GROUP_SCHEMAS
+from conf.store import PLAN_GROUPS
 from orchestrator.arms import ARM_GROUPS, build_arms, checked_option
 from orchestrator.errors import InputError
 from orchestrator.names import choose_control
@@ -140,10 +140,10 @@ def _check_keys(settings: Sequence[Setting]) -> None:
     """Every key belongs to a group or to the root, and only arms and the prompt set may be swept."""
     for setting in settings:
         group, below = setting.group, "." in setting.key
-        known = group in GROUP_SCHEMAS if below else setting.key in (*GROUP_SCHEMAS, *ROOT_KEYS)
+        known = group in PLAN_GROUPS if below else setting.key in (*PLAN_GROUPS, *ROOT_KEYS)
         if not known:
             raise InputError(
-                f"{setting.where}: no group or key is named {group!r}; {suggest(group, [*GROUP_SCHEMAS, *ROOT_KEYS])}"
+                f"{setting.where}: no group or key is named {group!r}; {suggest(group, [*PLAN_GROUPS, *ROOT_KEYS])}"
             )
         if group == "sweep" and below:
             raise InputError(f"{setting.where}: a stored experiment is changed in its file, or by plain overrides")

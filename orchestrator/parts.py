@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # omegaconf's reader; no types without an extra package
 
 import conf
-from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS, register
+from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS, PLAN_GROUPS, register
 from orchestrator.checks import all_problems, first_line, omegaconf_error, set_value
 from orchestrator.errors import InputError
 from orchestrator.overrides import COMMAND_LINE, Setting, suggest
@@ -81,7 +81,7 @@ class Parts:
         """The options chosen by default, by group, and the values of the root's own keys."""
         config = self._compose("interlace_root", [])
         choices = {group: option for group, option in config.hydra.runtime.choices.items() if group in GROUP_SCHEMAS}
-        if absent := [group for group in GROUP_SCHEMAS if group not in choices and group != "sweep"]:
+        if absent := [group for group in PLAN_GROUPS if group not in choices and group != "sweep"]:
             raise InputError(f"{self._dirs[0] / 'config.yaml'}: its defaults list names no {', no '.join(absent)}")
         return choices, {key: config.get(key) for key in ("control", "experiment")}
 

@@ -76,7 +76,7 @@ def test_the_users_root_may_choose_other_defaults(tmp_path: Path) -> None:
     write(tmp_path, "config.yaml", f"defaults:\n  - /schema/root@_global_\n{groups}  - _self_\nexperiment: lab\n")
     write(tmp_path, "sampling/other.yaml", "top_k: 5")
     plan = plan_of(config_dir=tmp_path)
-    assert (plan.experiment, plan.arms[0].sampling["name"], plan.design.rounds) == ("lab", "sampled", 6)
+    assert (plan.experiment, plan.arms[0].sampling["name"], plan.design.rounds) == ("lab", "sampled", 8)
     write(tmp_path, "config.yaml", "defaults:\n  - engine: mlx_lm\n  - _self_\n")
     assert "names no checkpoint, no workload" in refusal(config_dir=tmp_path)
 

@@ -1,5 +1,6 @@
 """Whole runs on the simulated engine: real processes, a real database, no model and no waiting."""
 
+import importlib.metadata
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def test_everything_a_trial_must_carry_is_there(database: Database, tmp_path: Pa
         assert run_row.plan_sha256 == recorder.plan.sha256
         assert environment.python
         assert environment.interlace_version
-        assert environment.packages["mlx"]
+        assert environment.mlx_version == importlib.metadata.version("mlx")
+        assert environment.mlx_lm_version == importlib.metadata.version("mlx-lm")
         assert arm_row.fingerprint
         assert arm_row.config["engine"]["name"] == "simulated"
         assert trial.thermal_before is not None or trial.thermal_reason

@@ -1,0 +1,61 @@
+"""One configuration over time: a row for each run that measured it."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+from sqlalchemy import Engine, text
+
+from db.session import reading
+
+METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
+VERSIONS = ("mlx_version", "mlx_lm_version", "engine_version", "os_build", "checkpoint_digest", "interlace_version")
+SERIES = ("config_sha256", "workload_sha256", "host")  # points that may be set side by side share these
+
+_SQL = """
+SELECT arm.config_sha256, run.workload_sha256, host.name AS host, arm.name AS arm, arm.engine AS engine,
+    checkpoint.name AS checkpoint, experiment.name AS experiment, run.id AS run_id, run.created_at AS created_at,
+    environment.mlx_version, environment.mlx_lm_version, arm.engine_version, environment.os_build,
+    checkpoint.digest AS checkpoint_digest, environment.interlace_version, generation.{metric} AS value
+FROM generation
+JOIN trial ON trial.id = generation.trial_id
+JOIN arm ON arm.id = trial.arm_id
+JOIN run ON run.id = trial.run_id
+JOIN host ON host.id = run.host_id
+JOIN experiment ON experiment.id = run.experiment_id
+LEFT JOIN environment ON environment.id = trial.environment_id
+LEFT JOIN checkpoint ON checkpoint.id = arm.checkpoint_id
+WHERE trial.kind = 'measured' AND trial.status = 'done' AND generation.{metric} IS NOT NULL
+    AND run.simulated = :simulated
+"""
+_FILTERS = {
+    "arm": "arm.name LIKE :arm",
+    "engine": "arm.engine = :engine",
+    "checkpoint": "checkpoint.name = :checkpoint",
+    "experiment": "experiment.name = :experiment",
+}
+
+
+def arm_history(
+    engine: Engine, *, metric: str, filters: Mapping[str, str | None], simulated: bool = False
+) -> pd.DataFrame:
+    """One row a configuration and run: its median of the metric, the number of generations, and the versions.
+
+    Args:
+        metric: one of `METRICS`.
+        filters: any of arm (an SQL pattern), engine, checkpoint, experiment; None is no filter.
+        simulated: simulated runs instead of real ones, never both.
+
+    Raises:
+        ValueError: an unknown metric.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"metric {metric!r}: unknown; choose one of {', '.join(METRICS)}")
+    wanted = {name: value for name, value in filters.items() if value is not None}
+    sql = _SQL.format(metric=metric) + "".join(f" AND {_FILTERS[name]}" for name in wanted)
+    with reading(engine) as session:
+        result = session.execute(text(sql), {**wanted, "simulated": simulated})
+        rows = pd.DataFrame(result.all(), columns=list(result.keys()))
+    keys = [column for column in rows.columns if column != "value"]
+    points = rows.groupby(keys, dropna=False)["value"].agg(["median", "size"]).reset_index()
+    points["created_at"] = pd.to_datetime(points["created_at"], utc=True)
+    return points.rename(columns={"median": "value", "size": "generations"}).sort_values("created_at")

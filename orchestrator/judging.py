@@ -1,0 +1,97 @@
+"""From stored rows to judgements: reads what the pure statistics need, and stores what they say."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from sqlalchemy import Engine as Database
+
+from db.frames import trials
+from orchestrator.audit import AuditResult, audit
+from orchestrator.claims import ArmFacts
+from orchestrator.compare import RunSide
+from orchestrator.plan import Plan
+from orchestrator.recorder import save_audit
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+# What two runs may differ in; then it is named.
+FACTS = ("host", "chip", "os_build", "python", "mlx_version", "mlx_lm_version", "engine_version", "power_source")
+
+
+def judge(frame: pd.DataFrame, plan: Plan) -> AuditResult:
+    """Audit a run's rows by its own plan."""
+    design = plan.design
+    return audit(
+        frame,
+        control=plan.control,
+        metric=design.metric,
+        alpha=design.alpha,
+        margin=design.margin,
+        seed=design.seed,
+    )
+
+
+def judge_run(database: Database, plan: Plan, run_id: str) -> AuditResult:
+    """Audit the stored trials of a run and store the judgement beside them."""
+    result = judge(trials(database, run_id), plan)
+    save_audit(database, plan, run_id, result)
+    return result
+
+
+def run_side(database: Database, plan: Plan, run_id: str) -> RunSide:
+    """A run, as far as comparing it with another needs it."""
+    frame = trials(database, run_id)
+    digests = frame.dropna(subset=["checkpoint_digest"]).groupby("arm")["checkpoint_digest"].first()
+    return RunSide(
+        run_id=run_id,
+        plan=plan,
+        comparisons=judge(frame, plan).comparisons,
+        checkpoints={str(arm): str(digest) for arm, digest in digests.items()},
+        facts=run_facts(frame),
+    )
+
+
+def run_facts(frame: pd.DataFrame) -> dict[str, str]:
+    """What a whole run shares; several values are joined."""
+    found = {}
+    for name in FACTS:
+        values = frame[name].dropna().astype(str).drop_duplicates()
+        if len(values):
+            found[name] = ", ".join(values)
+    return found
+
+
+def arm_facts(frame: pd.DataFrame) -> dict[str, ArmFacts]:
+    """What distinguishes the arms, from their measured rows."""
+    measured = frame[frame["kind"] == "measured"]
+    return {str(arm): _facts(rows.to_dict("records")[0], rows) for arm, rows in measured.groupby("arm", sort=False)}
+
+
+def _facts(first: "Mapping[Hashable, Any]", rows: pd.DataFrame) -> ArmFacts:
+    return ArmFacts(
+        engine=str(first["engine"]),
+        speculates=bool(rows["requested"].fillna(value=False).any()),
+        bits=_integer(first["bits"]),
+        block_size=_integer(first["block_size"]),
+        draft=None if pd.isna(first["draft"]) else str(first["draft"]),
+        checkpoint=str(first["checkpoint"]),
+        temperature=None if pd.isna(first["temperature"]) else float(first["temperature"]),
+    )
+
+
+def _integer(value: Any) -> int | None:
+    return None if pd.isna(value) else int(value)
+
+
+def conditions(frame: pd.DataFrame, plan: Plan) -> dict[str, str]:
+    """The conditions that a claim may name and a whole run shares."""
+    facts = run_facts(frame)
+    return {
+        "hardware": facts.get("chip", "unknown"),
+        "mlx_version": facts.get("mlx_version", "unknown"),
+        "workload": ", ".join(dict.fromkeys(prompt.workload for prompt in plan.prompts)),
+        "max_tokens": ", ".join(dict.fromkeys(str(prompt.max_tokens) for prompt in plan.prompts)),
+        "concurrency": "1",
+    }

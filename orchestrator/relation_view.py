@@ -1,0 +1,105 @@
+"""Claims beside results, two runs beside each other, an arm over time: on the terminal."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from orchestrator.audit_view import interval_text, number
+from orchestrator.claims import Beside
+from orchestrator.compare import RunComparison
+from orchestrator.history import Change, Point
+from orchestrator.terminal import table
+
+POINTS_SHOWN = 12
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def print_claims(found: Sequence[Beside], out: Console) -> None:
+    """Each claim with what was measured of the same contrast, and every condition that differs."""
+    out.print()
+    if not found:
+        out.print("claims: none is about a contrast that this run measured")
+        return
+    out.print(Text("claims about the same contrasts (conditions: claimed against measured)", style="bold"))
+    for pair in found:
+        claim = pair.claim
+        claimed = _range(claim.low, claim.high)
+        measured = f"{pair.ratio:.2f}"
+        if pair.ci_low is not None and pair.ci_high is not None:
+            measured += f" ({pair.ci_low:.2f} to {pair.ci_high:.2f})"
+        out.print()
+        out.print(Text(f"{claim.name}: {claim.statement}"))
+        out.print(Text(f"  source: {claim.source}", style="dim"))
+        out.print(Text(f"  claimed {claimed}, measured {measured}, {pair.treatment} against {pair.control}"))
+        out.print(Text(f"  {_stands_words(pair)}"))
+        for line in pair.differs:
+            out.print(Text(f"  differs: {line}", style="dim"))
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is None:
+        return f"up to {high:g}"
+    if high is None or high == low:
+        return f"{low:g}"
+    return f"{low:g} to {high:g}"
+
+
+def _stands_words(pair: Beside) -> str:
+    words = {
+        "agrees": "the measured interval holds the claimed figure",
+        "below": "the measured interval lies below the claim",
+        "above": "the measured interval lies above the claim",
+        "undecided": "no interval to hold against the claim",
+    }[pair.stands]
+    return f"{words}; {len(pair.differs)} conditions differ, so neither refutes the other" if pair.differs else words
+
+
+def print_comparison(found: RunComparison, out: Console) -> None:
+    """Treatments of two runs, each relative to the control that both runs held."""
+    out.print(Text(f"{found.metric}, each treatment relative to the shared control {found.control}"))
+    made = table("run A", "run B", "prompts", "A over B", "interval", "", right=("A over B",))
+    for one in found.relations:
+        says = "differs" if one.clear else "no clear difference"
+        made.add_row(
+            Text(one.first),
+            Text("the same arm" if one.same_arm else one.second),
+            one.prompt_class or "over all",
+            number(one.ratio),
+            interval_text(one.ci_low, one.ci_high),
+            says,
+        )
+    out.print(made)
+    for line in found.differences:
+        out.print(Text(f"the runs differ in {line}"))
+
+
+def print_history(name: str, points: Sequence[Point], changes: Sequence[Change], metric: str, out: Console) -> None:
+    """One configuration: a bar a run, the newest runs with their versions, and where the level changed."""
+    out.print(Text(name, style="bold"))
+    out.print(Text(f"{metric} of {len(points)} runs, oldest first: {bars([point.value for point in points])}"))
+    made = table("run", "started (UTC)", metric, "mlx", "mlx-lm", "engine", right=(metric,))
+    for point in points[-POINTS_SHOWN:]:
+        versions = point.versions
+        made.add_row(
+            point.run_id[-12:],
+            point.at.strftime("%Y-%m-%d %H:%M"),
+            number(point.value),
+            versions.get("mlx_version", "-"),
+            versions.get("mlx_lm_version", "-"),
+            versions.get("engine_version", "-"),
+        )
+    out.print(made)
+    for change in changes:
+        out.print(Text(f"changed at run {change.after[-12:]}: {change.words}"))
+    if not changes:
+        out.print("no change of level" if len(points) >= 20 else "too few runs for a change of level: it needs 20")
+    out.print()
+
+
+def bars(values: Iterable[float]) -> str:
+    """A line of bars, lowest to highest."""
+    known = list(values)
+    low, high = min(known), max(known)
+    span = (high - low) or 1.0
+    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in known)
