@@ -1,0 +1,1 @@
+"""What proves that a server's mechanism ran: data, a TOML file a server. `signs` reads them, `match` applies them."""

@@ -1,0 +1,163 @@
+"""The catalogue's files as values. A file describes one server; the format, with every key, is in docs/evidence.md."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+PLACES = ("log", "response", "state", "difference")
+MEANINGS = ("engaged", "fell_back", "disabled_mid_request", "useful", "not_evidence")
+DENOMINATORS = ("drafted", "generated", "cycles")
+ANY = "any"  # of a sign's mechanism: whichever was requested
+
+
+class CatalogueError(ValueError):
+    """A catalogue's file, or a user's own signs, cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sign:
+    """One thing that a server says, and what it means for the request it belongs to.
+
+    Attributes:
+        where: `log` (lines printed during the request), `response` (JSON of the stream's chunks), `state` (JSON of an
+            address after the request), `difference` (counters of an address, after minus before).
+        pattern: log: a regular expression; its named groups of digits are counts.
+        counts: else: for each count the path to it.
+        field, matches: else: a path, and the expression that its text must fit.
+        positive: a count; above 0 the sign holds, at 0 it says the opposite.
+        fresh: state: a path whose value must have changed during the request; else it tells of an earlier one.
+        denominator: what `accepted` is a part of. Only `drafted` makes a rate that can be compared.
+        sum: log: add up the lines of one request; else the last one counts.
+        since, until: the server's versions that say so; until is not included.
+    """
+
+    id: str
+    where: str
+    meaning: str
+    mechanism: str = ANY
+    pattern: str | None = None
+    address: str | None = None
+    counts: Mapping[str, str] = field(default_factory=dict)
+    field: str | None = None
+    matches: str | None = None
+    positive: str | None = None
+    fresh: str | None = None
+    denominator: str | None = None
+    sum: bool = False
+    since: str | None = None
+    until: str | None = None
+    example: str | None = None  # a line of this shape, for the log's patterns
+
+    @cached_property
+    def expression(self) -> re.Pattern[str]:
+        """The pattern of a log's line, or of a field's text."""
+        return re.compile(self.pattern or self.matches or "")
+
+    def applies_to(self, version: str | None) -> bool:
+        """Whether this version says so. An unknown version may say anything that any version says."""
+        if version is None:
+            return True
+        own = _numbers(version)
+        too_old = self.since is not None and own < _numbers(self.since)
+        return not too_old and (self.until is None or own < _numbers(self.until))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """What is known of one server.
+
+    Attributes:
+        absence: for each mechanism, what it means that a request left no sign: `not_engaged` where the server always
+            gives one, else `unknown`, which is also what a mechanism has that is not listed.
+        prometheus: addresses whose answer is Prometheus text.
+        wait_s: how long after the answer its last sign may come.
+        figures: paths in the response to the server's own figures: decode_tps, prefill_tps, cached_tokens.
+    """
+
+    name: str
+    title: str
+    signs: tuple[Sign, ...] = ()
+    absence: Mapping[str, str] = field(default_factory=dict)
+    prometheus: tuple[str, ...] = ()
+    wait_s: float = 0.0
+    figures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """What has to be read before and after each request."""
+        return tuple(dict.fromkeys(sign.address for sign in self.signs if sign.address is not None))
+
+
+def names() -> list[str]:
+    """The presets there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> Preset:
+    """One preset.
+
+    Raises:
+        CatalogueError: there is none, or its file is wrong.
+    """
+    path = FOLDER / f"{name}.toml"
+    if name not in names():
+        raise CatalogueError(f"no evidence preset is named {name!r}; there are {', '.join(names())}")
+    return read(name, tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+def read(name: str, body: Mapping[str, Any]) -> Preset:
+    """A preset from its parsed file, or from settings of the same shape.
+
+    Raises:
+        CatalogueError: naming the key.
+    """
+    own = {f.name for f in fields(Preset)} - {"name", "signs"} | {"sign"}
+    _refuse_unknown(name, body, own)
+    values = {key: value for key, value in body.items() if key != "sign"}
+    values["prometheus"] = tuple(values.get("prometheus", ()))
+    signs = tuple(_sign(name, each) for each in body.get("sign", ()))
+    if bad := [value for value in values.get("absence", {}).values() if value not in ("not_engaged", "unknown")]:
+        raise CatalogueError(f"evidence {name}: absence is {bad[0]!r}; write not_engaged or unknown")
+    return Preset(name=name, signs=signs, **({"title": name} | values))
+
+
+def _sign(where: str, body: Mapping[str, Any]) -> Sign:
+    label = f"{where}, sign {body.get('id', '?')}"
+    _refuse_unknown(label, body, {f.name for f in fields(Sign)})
+    try:
+        sign = Sign(**body)
+        _ = sign.expression
+    except (TypeError, re.error) as error:
+        raise CatalogueError(f"evidence {label}: {error}") from error
+    for key, known in (("where", PLACES), ("meaning", MEANINGS)):
+        if getattr(sign, key) not in known:
+            raise CatalogueError(f"evidence {label}: {key} is {getattr(sign, key)!r}; one of {', '.join(known)}")
+    if sign.denominator is not None and sign.denominator not in DENOMINATORS:
+        raise CatalogueError(f"evidence {label}: denominator {sign.denominator!r}; one of {', '.join(DENOMINATORS)}")
+    _require_source(label, sign)
+    return sign
+
+
+def _require_source(label: str, sign: Sign) -> None:
+    if (sign.where == "log") != (sign.pattern is not None):
+        raise CatalogueError(f"evidence {label}: a log's sign has a pattern, and no other has")
+    if (sign.where in ("state", "difference")) != (sign.address is not None):
+        raise CatalogueError(f"evidence {label}: state and difference have an address, log and response none")
+    if sign.where != "log" and not sign.counts and sign.field is None:
+        raise CatalogueError(f"evidence {label}: it needs counts, or a field and what it matches")
+    if sign.positive is not None and sign.where != "log" and sign.positive not in sign.counts:
+        raise CatalogueError(f"evidence {label}: positive names no count")
+
+
+def _refuse_unknown(label: str, body: Mapping[str, Any], known: set[str]) -> None:
+    if unknown := sorted(set(body) - known):
+        raise CatalogueError(f"evidence {label}: no key {unknown[0]!r}; there are {', '.join(sorted(known))}")
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
