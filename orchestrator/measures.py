@@ -71,7 +71,7 @@ def flags(generation: Generation, *, max_tokens: int, first_turn: Generation | N
         found.append("engine_rate_gap")
     if any(later < earlier for earlier, later in pairwise(generation.stamps_us)):
         found.append("stamps_not_monotonic")
-    if generation.finish_reason == "length" and len(generation.token_ids) < max_tokens:
+    if generation.finish_reason == "length" and generation.tokens < max_tokens:
         found.append("length_before_max_tokens")
     if first_turn is not None and _cache_counter_contradicted(generation, first_turn):
         found.append("cached_zero_but_fast")
@@ -98,10 +98,15 @@ def _speculation_counts(generation: Generation) -> tuple[int | None, int | None,
 
 
 def first_pass_tokens(generation: Generation) -> int:
-    """Tokens that the pass which yielded the first token committed: 1 unless that pass was a verify step."""
+    """Tokens that the pass which yielded the first token committed: 1 unless that pass was a verify step.
+
+    Of a server's chunk it is not known how many passes it took; the tokens that came with the first one are left out.
+    """
     steps = generation.steps
-    if steps and sum(step[2] for step in steps) == len(generation.token_ids):
+    if steps and sum(step[2] for step in steps) == generation.tokens:
         return steps[0][2]
+    if generation.stamps_of == "chunk" and generation.stamps_us:
+        return generation.stamps_us.count(generation.stamps_us[0])
     return 1
 
 

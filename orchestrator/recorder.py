@@ -434,7 +434,7 @@ def _generation(position: int, prompt: Prompt, generation: Generation, first: Ge
         started_at=dt.datetime.fromisoformat(generation.started_at),
         prompt_tokens=generation.prompt_tokens,
         cached_tokens=generation.cached_tokens,
-        completion_tokens=len(generation.token_ids),
+        completion_tokens=generation.tokens,
         finish_reason=generation.finish_reason,
         requested=judgement.requested,
         engaged=judgement.engaged,

@@ -141,6 +141,18 @@ class Generation:
     engine_decode_tps: float | None
     peak_memory_bytes: int | None
     cpu_s: float | None = None  # this process's CPU time over the generation
+    # Of a server, whose token ids are not told: how many there were. None: as many as token_ids.
+    completion_tokens: int | None = None
+    stamps_of: str = "token"  # token: each has its own; chunk: tokens that one chunk brought share its stamp
+    # A server's stamps beside the tokens', since the request's start. None: not a server, or it never came.
+    first_byte_us: int | None = None
+    first_visible_us: int | None = None  # the first token that a reader sees: no role, no thinking
+    flags: list[str] = field(default_factory=list)  # codes of what did not add up, as the engine saw it
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were generated."""
+        return len(self.token_ids) if self.completion_tokens is None else self.completion_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -268,6 +268,11 @@ class Worker:
             engine_decode_tps=result.engine_decode_tps,
             peak_memory_bytes=result.peak_memory_bytes,
             cpu_s=cpu_s,
+            completion_tokens=result.completion_tokens,
+            stamps_of=result.stamps_of,
+            first_byte_us=result.first_byte_us,
+            first_visible_us=result.first_visible_us,
+            flags=list(result.flags),
         )
 
     def _settle_after_failure(self, engine: Engine) -> None:
@@ -316,12 +321,12 @@ def engine_class(target: str) -> type[Engine]:
 
 
 def _stamps_us(stopwatch: Stopwatch, result: TurnResult) -> list[int]:
-    if not result.token_ids:
+    if not result.tokens:
         raise EngineError(FaultKind.zero_tokens, "the engine answered without one token")
     stamps_us = stopwatch.stamps_us(result.tokens_per_stamp)
-    if len(stamps_us) != len(result.token_ids):
+    if len(stamps_us) != result.tokens:
         raise EngineError(
-            FaultKind.generation_failed, f"{len(stamps_us)} stamps for {len(result.token_ids)} tokens from the engine"
+            FaultKind.generation_failed, f"{len(stamps_us)} stamps for {result.tokens} tokens from the engine"
         )
     return stamps_us
 

@@ -66,7 +66,8 @@ class TurnRequest:
 class TurnResult:
     """What came of one turn. The times are the stopwatch's."""
 
-    token_ids: Sequence[int]  # a final end-of-sequence token included
+    # A final end-of-sequence token included. Empty where a server does not tell them: then completion_tokens counts.
+    token_ids: Sequence[int]
     text: str  # without the end-of-sequence token's text
     finish_reason: str  # stop | length
     prompt_tokens: int  # the whole prompt's, cached ones included
@@ -83,6 +84,17 @@ class TurnResult:
     engine_prefill_tps: float | None = None  # the engine's own figures, as it defines them
     engine_decode_tps: float | None = None
     peak_memory_bytes: int | None = None
+    # A server's: see `workers.protocol.Generation`.
+    completion_tokens: int | None = None
+    stamps_of: str = "token"
+    first_byte_us: int | None = None
+    first_visible_us: int | None = None
+    flags: Sequence[str] = ()
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were generated."""
+        return len(self.token_ids) if self.completion_tokens is None else self.completion_tokens
 
 
 class Engine(ABC):
