@@ -55,6 +55,13 @@ class EvidencePolicy(Enum):
     record = "record"  # the trial counts; the audit still says what was seen
 
 
+class StopRule(Enum):
+    """When a comparison ends."""
+
+    full = "full"  # after the planned rounds
+    early = "early"  # as soon as it is decided, by an inference that holds at any time
+
+
 class OnFailure(Enum):
     """What an arm that fails its preflight does to the run."""
 
@@ -207,6 +214,8 @@ class DesignConfig:
     """The experiment's design: how often, in which order, and what a verdict needs."""
 
     rounds: int | None = None  # null: 8 of every prompt (by prompt), 8 of the prompt set (by workload)
+    detect: str | None = None  # instead of rounds: the smallest effect to find with 80 % power, as 2%
+    stop: StopRule = StopRule.full
     seed: int = 0
     metric: Metric = Metric.end_to_end_tps
     alpha: float = 0.05

@@ -34,13 +34,13 @@ def optional_path(text: str | None) -> Path | None:
 def show_plan(overrides: Sequence[str], *, config_dir: str | None, as_json: bool) -> None:
     """`interlace plan`."""
     from orchestrator.compose import make_plan
+    from orchestrator.machine_lines import machine_lines, noise_here
 
-    composed = make_plan(overrides, config_dir=optional_path(config_dir))
+    composed = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here)
     if as_json:
         sys.stdout.write(dump(composed.plan) + "\n")
         return
     from db.session import database_url
-    from orchestrator.machine_lines import machine_lines
     from orchestrator.plan_view import print_plan
     from orchestrator.schedule import build_schedule
     from orchestrator.terminal import console
@@ -57,7 +57,7 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
     """`interlace run`: plan, look at the machine, store the plan, run it, audit it."""
     from db.session import database_path, database_url, open_database
     from orchestrator.compose import make_plan
-    from orchestrator.machine_lines import machine_lines
+    from orchestrator.machine_lines import machine_lines, noise_here
     from orchestrator.plan_view import print_plan
     from orchestrator.preparation import find_weights, refuse_what_does_not_fit
     from orchestrator.recorder import create_run
@@ -65,7 +65,7 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
     from orchestrator.terminal import console
     from workers.host import read_host
 
-    composed = make_plan(overrides, config_dir=optional_path(config_dir))
+    composed = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here)
     weights = find_weights(composed.plan)
     refuse_what_does_not_fit(composed.plan)
     url = database_url(composed.db_url)

@@ -9,6 +9,7 @@ from typing import Any
 
 from conf.store import PLAN_GROUPS
 from orchestrator.arms import ARM_GROUPS, build_arms, checked_option
+from orchestrator.detecting import NoiseOf, with_rounds_to_detect
 from orchestrator.errors import InputError
 from orchestrator.names import choose_control
 from orchestrator.overrides import COMMAND_LINE, Setting, merge, parse, suggest
@@ -50,12 +51,15 @@ class _Request:
     shared: dict[str, Setting]  # the others, by key
 
 
-def make_plan(overrides: Sequence[str], *, config_dir: Path | None = None) -> Composed:
+def make_plan(
+    overrides: Sequence[str], *, config_dir: Path | None = None, noise_of: NoiseOf = lambda url: None
+) -> Composed:
     """The plan that these overrides describe.
 
     Args:
         overrides: Hydra override lines, as one would give them to --multirun.
         config_dir: a folder with the user's own groups, which win over shipped ones of the same name.
+        noise_of: this host's noise and drift by a database's URL, for `design.detect`; None: none measured yet.
 
     Raises:
         InputError: anything that keeps the plan from running, in one line.
@@ -67,7 +71,10 @@ def make_plan(overrides: Sequence[str], *, config_dir: Path | None = None) -> Co
     arms, notes = build_arms(request.products, defaults, parts)
     prompts = _prompts(request, defaults, parts)
     control = choose_control(arms, _root_value(request, root, "control"))
-    design, design_notes = _design(_group("design", request, defaults, parts), arms, prompts)
+    url: str | None = _group("db", request, defaults, parts)["url"]
+    wanted = _group("design", request, defaults, parts)
+    values, detect_notes = with_rounds_to_detect(wanted, arms=len(arms), noise=lambda: noise_of(url))
+    design, design_notes = _design(values, arms, prompts)
     plan = Plan(
         interlace_version=version("interlace"),
         experiment=_root_value(request, root, "experiment") or request.sweep or UNNAMED,
@@ -77,9 +84,9 @@ def make_plan(overrides: Sequence[str], *, config_dir: Path | None = None) -> Co
         prompts=prompts,
         design=design,
         gate=Gate(**_group("gate", request, defaults, parts)),
-        notes=(*notes, *design_notes, *_shadow_notes(parts)),
+        notes=(*notes, *detect_notes, *design_notes, *_shadow_notes(parts)),
     )
-    return Composed(plan=_reaching_its_level(plan), db_url=_group("db", request, defaults, parts)["url"])
+    return Composed(plan=_reaching_its_level(plan), db_url=url)
 
 
 def db_url(overrides: Sequence[str] = (), *, config_dir: Path | None = None) -> str | None:

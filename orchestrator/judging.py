@@ -6,16 +6,23 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from sqlalchemy import Engine as Database
 
-from db.frames import trials
+from db.errors import DatabaseError
+from db.frames import runs, trials
+from db.session import open_existing
 from orchestrator.audit import AuditResult, audit
 from orchestrator.claims import ArmFacts
+from orchestrator.comparability import Scope
 from orchestrator.compare import RunSide
+from orchestrator.drift import Setting
+from orchestrator.observations import Usable, measured_rows
 from orchestrator.plan import Plan
+from orchestrator.power import observed_setting
 from orchestrator.recorder import save_audit
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+LEAST_TRIALS = 12  # that a run's noise and drift can be read from
 # What two runs may differ in; then it is named.
 FACTS = ("host", "chip", "os_build", "python", "mlx_version", "mlx_lm_version", "engine_version", "power_source")
 
@@ -30,6 +37,7 @@ def judge(frame: pd.DataFrame, plan: Plan) -> AuditResult:
         alpha=design.alpha,
         margin=design.margin,
         seed=design.seed,
+        inference="anytime" if design.stop == "early" else "fixed",
     )
 
 
@@ -38,6 +46,21 @@ def judge_run(database: Database, plan: Plan, run_id: str) -> AuditResult:
     result = judge(trials(database, run_id), plan)
     save_audit(database, plan, run_id, result)
     return result
+
+
+def host_noise(url: str, *, hostname: str) -> Setting | None:
+    """Noise and drift of this host's newest finished run of real models; None: there is none."""
+    try:
+        database = open_existing(url)
+        found = runs(database)
+    except DatabaseError:
+        return None  # no database yet, or one that `run` will refuse with its reason
+    own = found[(found["host"] == hostname) & (found["status"] == "done") & ~found["simulated"].astype(bool)]
+    for run_id, metric in own[["run_id", "metric"]].itertuples(index=False):
+        used = Usable.read(measured_rows(trials(database, run_id), metric)).trials(Scope())
+        if len(used.y) >= LEAST_TRIALS:
+            return observed_setting(used)
+    return None
 
 
 def run_side(database: Database, plan: Plan, run_id: str) -> RunSide:

@@ -1,7 +1,9 @@
 """What a plan means on this machine: its memory, and how long it takes. For the terminal."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from orchestrator.detecting import detects
 from orchestrator.estimate import Rates
 from orchestrator.forecast import forecast
 from orchestrator.plan import Plan
@@ -9,16 +11,38 @@ from orchestrator.preparation import memory_line
 from orchestrator.residency import is_simulated, plan_of
 from orchestrator.schedule import ScheduledTrial
 
+if TYPE_CHECKING:
+    from orchestrator.drift import Setting as Noise
+
 
 def machine_lines(plan: Plan, schedule: Sequence[ScheduledTrial], *, url: str) -> list[tuple[str, str]]:
-    """Memory and duration, each in one line.
+    """Memory, duration and the smallest effect that can be found, each in one line.
 
     Args:
         url: the database, for rates that were measured before; it need not be there.
     """
     memory = plan_of(plan.arms, plan.prompts)
     duration = forecast(plan, schedule, measured=known_rates(plan, url))
-    return [("memory", memory_line(memory)), ("duration", str(duration))]
+    return [("detects", _detects(plan, url)), ("memory", memory_line(memory)), ("duration", str(duration))]
+
+
+def _detects(plan: Plan, url: str) -> str:
+    simulated = any(is_simulated(arm) for arm in plan.arms)
+    return detects(
+        arms=len(plan.arms) + plan.design.aa,
+        rounds=plan.design.rounds,
+        alpha=plan.design.alpha,
+        noise=None if simulated else noise_here(url),
+    )
+
+
+def noise_here(url: str | None) -> "Noise | None":
+    """This host's noise and drift, as its last run showed them."""
+    from db.session import database_url
+    from orchestrator.judging import host_noise
+    from workers.host import read_host
+
+    return host_noise(database_url(url), hostname=read_host().hostname)
 
 
 def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
