@@ -15,6 +15,7 @@ import click
 EXIT_INTERRUPTED = 130
 VERDICTS = ("supported", "no_difference", "could_be_drift", "not_engaged", "confounded", "underpowered")
 
+PROFILES = ("none", "linear", "saturating", "step", "random_walk", "bursts", "duty_cycle")
 METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
 
 Command = Callable[..., Any]
@@ -65,6 +66,23 @@ def plan(overrides: tuple[str, ...], config_dir: str | None, *, as_json: bool) -
     from orchestrator.commands import show_plan
 
     show_plan(overrides, config_dir=config_dir, as_json=as_json)
+
+
+@cli.command()
+@_overrides
+@click.option("--profile", "profiles", multiple=True, type=click.Choice(PROFILES), help="Repeatable. Default: all.")
+@click.option("--effect", default="5%", show_default=True, help="The treatment's true effect.")
+@click.option("--noise", default="1%", show_default=True, help="Scale of the trials' own noise.")
+@click.option("--drift", metavar="SIZE", help="Over the run, as -34%. Default: each profile's own size.")
+@click.option("--runs", default=1000, show_default=True, type=click.IntRange(50, 20000), help="Simulated runs each.")
+def simulate(overrides: tuple[str, ...], config_dir: str | None, **wanted: Any) -> None:
+    """Try your design on a simulated machine: false positives, power, width.
+
+    Arms, rounds and level are those of the plan that OVERRIDES describe.
+    """
+    from orchestrator.commands import simulate_design
+
+    simulate_design(overrides, config_dir=config_dir, **wanted)
 
 
 @cli.command()

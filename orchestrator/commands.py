@@ -50,6 +50,41 @@ def show_plan(overrides: Sequence[str], *, config_dir: str | None, as_json: bool
     print_plan(composed.plan, schedule, console(), extra=lines)
 
 
+def simulate_design(
+    overrides: Sequence[str],
+    *,
+    config_dir: str | None,
+    profiles: Sequence[str],
+    effect: str,
+    noise: str,
+    drift: str | None,
+    runs: int,
+) -> None:
+    """`interlace simulate`: the plan's design on simulated machines."""
+    from orchestrator.compose import make_plan
+    from orchestrator.detecting import percentage
+    from orchestrator.drift import PROFILES
+    from orchestrator.judge_design import judge_design
+    from orchestrator.machine_lines import noise_here
+    from orchestrator.plan_view import print_judgements
+    from orchestrator.terminal import console
+
+    plan = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here).plan
+    true_effect = percentage(effect, what="--effect", low=-0.9, high=10)
+    found = judge_design(
+        profiles or PROFILES,
+        entries=len(plan.arms) + plan.design.aa,
+        rounds=plan.design.rounds,
+        alpha=plan.design.alpha,
+        effect=true_effect,
+        noise=percentage(noise, what="--noise", low=0, high=1),
+        size=None if drift is None else percentage(drift, what="--drift", low=-0.9, high=1),
+        runs=runs,
+        seed=plan.design.seed,
+    )
+    print_judgements(found, plan=plan, effect=true_effect, runs=runs, out=console())
+
+
 # ---- run, resume ----
 
 

@@ -29,7 +29,10 @@ def with_rounds_to_detect(
     if text is None:
         return chosen, []
     if chosen["rounds"] is not None:
-        raise InputError(f"design.detect={text} and design.rounds={chosen['rounds']}: set one of them (design.rounds=null leaves the choice to detect)")
+        raise InputError(
+            f"design.detect={text} and design.rounds={chosen['rounds']}: set one of them;"
+            " design.rounds=null leaves the choice to detect"
+        )
     from orchestrator.power import MOST_ROUNDS, rounds_for
 
     setting, basis = _basis(noise())
@@ -62,12 +65,21 @@ def effect_of(text: str) -> float:
     Raises:
         InputError: no number, or none from 0.1 % to 100 %.
     """
+    return percentage(text, what="design.detect", low=0.001, high=1)
+
+
+def percentage(text: str, *, what: str, low: float, high: float) -> float:
+    """A share from its text: 2% or 0.02.
+
+    Raises:
+        InputError: no number, or one outside the bounds; the message names `what`.
+    """
     try:
         value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         value = math.nan
-    if not 0.001 <= value <= 1:
-        raise InputError(f"design.detect={text}: give a relative effect from 0.1% to 100%, such as 2%")
+    if not low <= value <= high:
+        raise InputError(f"{what}={text}: give a number from {100 * low:g}% to {100 * high:g}%, such as 2%")
     return value
 
 

@@ -3,6 +3,7 @@
 import string
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -11,6 +12,9 @@ from rich.text import Text
 from orchestrator.plan import Plan
 from orchestrator.schedule import AA_LABEL, ScheduledTrial, minimum_rounds, rounds_by_class
 from orchestrator.terminal import table
+
+if TYPE_CHECKING:
+    from orchestrator.judge_design import DesignJudgement
 
 ARMS_SHOWN = 40
 ROUNDS_SHOWN = 4
@@ -35,6 +39,28 @@ def print_plan(
         facts.add_row(head, words)
     out.print(facts)
     out.print()
+
+
+def print_judgements(found: Sequence["DesignJudgement"], *, plan: Plan, effect: float, runs: int, out: Console) -> None:
+    """A design on simulated machines, one line a drift profile."""
+    entries = len(plan.arms) + plan.design.aa
+    out.print(Text(f"{plan.design.rounds} rounds of {entries} entries, {runs} simulated runs a cell"))
+    out.print(Text("SIMULATED: what the design would do, nothing was measured", style="bold red"))
+    made = table(
+        "drift", "size", "errors", f"finds {effect:+.1%}", "covers", "interval", right=("size", "errors", "covers")
+    )
+    for one in found:
+        width = "open" if one.half_width is None else f"±{one.half_width:.1%}"
+        made.add_row(
+            one.setting.profile.replace("_", " "),
+            f"{one.setting.size:+.0%}",
+            f"{one.false_positives:.1%}",
+            f"{one.power:.1%}",
+            f"{one.coverage:.1%}",
+            width,
+        )
+    out.print(made)
+    out.print(f"errors: a difference found where there is none; should be at most {plan.design.alpha:.0%}")
 
 
 def letters(plan: Plan) -> dict[str, str]:
@@ -101,7 +127,9 @@ def _order(schedule: Sequence[ScheduledTrial], names: dict[str, str]) -> str:
     for trial in schedule:
         if trial.round is not None and trial.round < ROUNDS_SHOWN:
             rounds.setdefault(trial.round, []).append(names[trial.label])
-    shown = [" ".join(order[:PLACES_SHOWN]) + (" ..." if len(order) > PLACES_SHOWN else "") for order in rounds.values()]
+    shown = [
+        " ".join(order[:PLACES_SHOWN]) + (" ..." if len(order) > PLACES_SHOWN else "") for order in rounds.values()
+    ]
     return " | ".join(shown) + " | ..."
 
 
