@@ -11,10 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.plan import Plan
-from orchestrator.terminal import console, table
+from orchestrator.terminal import console
+from orchestrator.terminal import table as new_table
 
 if TYPE_CHECKING:
     from orchestrator.audit import AuditResult, Comparison
+    from orchestrator.factorial import Factorial
+    from orchestrator.factors import Table
     from orchestrator.observations import ArmSummary
 
 MISSING = "-"
@@ -116,7 +119,9 @@ def verdict_words(verdict: str) -> str:
 
 
 def _print_comparisons(result: "AuditResult", out: Console) -> None:
-    made = table("treatment", "prompts", "ratio", "95 % interval", "p", "won", "verdict", right=("ratio", "p", "won"))
+    made = new_table(
+        "treatment", "prompts", "ratio", "95 % interval", "p", "won", "verdict", right=("ratio", "p", "won")
+    )
     made.columns[3].header = f"{1 - result.alpha:.0%} interval"
     shown = None
     for one in result.comparisons:
@@ -137,8 +142,34 @@ def _print_comparisons(result: "AuditResult", out: Console) -> None:
     out.print()
 
 
+def print_composition(table: "Table", found: "Factorial", out: Console) -> None:
+    """Two factors: what each does alone, both together, and whether they compose."""
+    out.print(Text(f"{table.first} x {table.second}, over {' and '.join(table.base)}"))
+    made = new_table("", "ratio", "interval", right=("ratio",))
+    for one in found.compositions:
+        for words, effect in (
+            (f"{one.first} alone", one.first_alone),
+            (f"{one.second} alone", one.second_alone),
+            ("both", one.both),
+            ("both, of the product of the two", one.composition),
+        ):
+            made.add_row(Text(words), number(effect.ratio), interval_text(effect.ci_low, effect.ci_high))
+    out.print(made)
+    out.print()
+
+
+def best_lines(result: "AuditResult") -> Iterable[str]:
+    """Which arms may be the best, over all and in each class: never one without the other."""
+    if len({one.treatment for one in result.comparisons}) < 2:
+        return
+    for each in result.best:
+        where = "over all prompts" if each.prompt_class is None and each.turn is None else None
+        where = where or (f"turn {each.turn + 1}" if each.turn is not None else str(each.prompt_class))
+        yield f"not distinguishable from the best, {where}: {', '.join(each.arms)}"
+
+
 def _print_arms(arms: Sequence["ArmSummary"], out: Console) -> None:
-    made = table("arm", "trials", "first token", "decode", "end to end", "accept length", "accepted")
+    made = new_table("arm", "trials", "first token", "decode", "end to end", "accept length", "accepted")
     for column in made.columns[1:]:
         column.justify = "right"
     for arm in arms:
@@ -196,6 +227,7 @@ def footnotes(result: "AuditResult") -> Iterable[str]:
         if floor.prompt_class is None and floor.turn is None:
             low, high = floor.effect.ci_low, floor.effect.ci_high
             yield f"A/A floor: the control against itself {floor.effect.ratio:.3f} ({low:.3f} to {high:.3f})"
+    yield from best_lines(result)
     seen: set[str] = set()
     for one in overall(result):
         for reason in one.reasons:

@@ -164,13 +164,14 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     from orchestrator.preparation import find_weights
     from orchestrator.progress import remainder
     from orchestrator.runner import Runner
+    from orchestrator.watching import watched
     from orchestrator.schedule import build_schedule
     from workers.host import current_lease, read_host
 
     plan = recorder.plan
     schedule = build_schedule(plan)
     stored = recorder.stored()
-    left = remainder(schedule, stored.trials, dropped=stored.dropped)
+    left = remainder(schedule, stored.trials, dropped=stored.dropped, replays=plan.gate.replays)
     if not left.units:
         return
     for index in left.broken_rounds:
@@ -185,15 +186,18 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
         swap=plan.design.residency == "swap",
         weights={name: found.for_worker for name, found in find_weights(plan).items()},
     )
-    Runner(
-        plan=plan,
-        schedule=schedule,
-        recorder=recorder,
-        crew=crew,
-        host=read_host(),
-        observer=observer,
-        dropped=set(stored.dropped),
-    ).run(left)
+    with watched(plan, observer.waiting) as (lookout, keeper):
+        Runner(
+            plan=plan,
+            schedule=schedule,
+            recorder=recorder,
+            crew=crew,
+            host=read_host(),
+            observer=observer,
+            lookout=lookout,
+            keeper=keeper,
+            dropped=set(stored.dropped),
+        ).run(left)
 
 
 @contextmanager
@@ -227,11 +231,18 @@ def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: 
 
 
 def _audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Sequence[str], style: str) -> int:
-    from orchestrator.audit_view import show_audit
-    from orchestrator.judging import judge_run
+    from db.frames import trials
+    from orchestrator.audit_view import print_composition, show_audit
+    from orchestrator.judging import composition, judge
+    from orchestrator.recorder import save_audit
+    from orchestrator.terminal import console
 
-    result = judge_run(database, plan, run_id)
+    frame = trials(database, run_id)
+    result = judge(frame, plan)
+    save_audit(database, plan, run_id, result)
     show_audit(result, plan=plan, run_id=run_id, style=style)
+    if style == "table" and (composed := composition(frame, plan)) is not None:
+        print_composition(*composed, console())
     found = {comparison.verdict for comparison in result.comparisons if comparison.prompt_class is None}
     return EXIT_VERDICT if found & set(fail_on) else EXIT_DONE
 

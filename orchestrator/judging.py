@@ -14,6 +14,8 @@ from orchestrator.claims import ArmFacts
 from orchestrator.comparability import Scope
 from orchestrator.compare import RunSide
 from orchestrator.drift import Setting
+from orchestrator.factorial import Factorial, factorial
+from orchestrator.factors import Table, two_factors
 from orchestrator.observations import Usable, measured_rows
 from orchestrator.plan import Plan
 from orchestrator.power import observed_setting
@@ -61,6 +63,19 @@ def host_noise(url: str, *, hostname: str) -> Setting | None:
         if len(used.y) >= LEAST_TRIALS:
             return observed_setting(used)
     return None
+
+
+def composition(frame: pd.DataFrame, plan: Plan) -> tuple[Table, Factorial] | None:
+    """Main effects and compositions, when the arms are a full table of two factors that were all measured."""
+    table = two_factors(plan.arms, control=plan.control)
+    if table is None:
+        return None
+    used = Usable.read(measured_rows(frame, plan.design.metric)).trials(Scope())
+    try:
+        found = factorial(used, levels=table.levels, base=table.base, alpha=plan.design.alpha, seed=plan.design.seed)
+    except ValueError:
+        return None  # an arm was left out, or no round is complete: there is no table to speak of
+    return table, found
 
 
 def run_side(database: Database, plan: Plan, run_id: str) -> RunSide:
