@@ -169,7 +169,7 @@ def best_lines(result: "AuditResult") -> Iterable[str]:
 
 
 def _print_arms(arms: Sequence["ArmSummary"], out: Console) -> None:
-    made = new_table("arm", "trials", "first token", "decode", "end to end", "accept length", "accepted")
+    made = new_table("arm", "trials", "ttft (s)", "decode", "end to end", "accept length", "accepted")
     for column in made.columns[1:]:
         column.justify = "right"
     for arm in arms:
@@ -177,9 +177,9 @@ def _print_arms(arms: Sequence["ArmSummary"], out: Console) -> None:
             made.add_row(
                 Text(arm.label),
                 str(arm.trials),
-                number(arm.ttft_s, unit=" s"),
-                number(arm.decode_tps, unit="/s"),
-                number(arm.end_to_end_tps, unit="/s"),
+                number(arm.ttft_s),
+                number(arm.decode_tps, digits=2),
+                number(arm.end_to_end_tps, digits=2),
                 number(arm.accept_length, digits=2),
                 MISSING if arm.acceptance_rate is None else f"{arm.acceptance_rate:.0%}",
             )
@@ -199,8 +199,8 @@ def scope(one: "Comparison") -> str:
     return ", ".join(parts) or "over all"
 
 
-def number(value: float | None, *, digits: int = 3, unit: str = "") -> str:
-    return MISSING if value is None else f"{value:.{digits}f}{unit}"
+def number(value: float | None, *, digits: int = 3) -> str:
+    return MISSING if value is None else f"{value:.{digits}f}"
 
 
 def interval_text(low: float | None, high: float | None) -> str:
