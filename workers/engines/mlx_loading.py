@@ -32,10 +32,20 @@ def load_model(checkpoint: Mapping[str, Any]) -> LoadedModel:
     checkpoint = resolve(checkpoint)
     if checkpoint["source"] == "dummy":
         return _load_dummy(checkpoint)
+    folder, info = obtain_folder(checkpoint)
+    return _load_folder(folder, checkpoint, info)
+
+
+def obtain_folder(checkpoint: Mapping[str, Any]) -> tuple[Path, CheckpointInfo]:
+    """The folder of a resolved checkpoint that is no dummy, downloaded or converted now if need be, and what it is.
+
+    Raises:
+        EngineError: missing, corrupt, or not what the configuration says.
+    """
     folder = _obtain(checkpoint)
     info = inspect(folder)
     _require_bits(checkpoint, info)
-    return _load_folder(folder, checkpoint, info)
+    return folder, info
 
 
 def _obtain(checkpoint: Mapping[str, Any]) -> Path:
