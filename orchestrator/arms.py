@@ -17,7 +17,7 @@ from orchestrator.names import name_arms
 from orchestrator.overrides import Setting, suggest
 from orchestrator.parts import Part, Parts
 from orchestrator.plan import Arm, canonical_json
-from orchestrator.sources import usable
+from orchestrator.sources import interpreter, usable
 
 ARM_GROUPS = ("checkpoint", "engine", "sampling")
 MOST_ARMS = 10_000
@@ -160,7 +160,8 @@ def _resolve(combination: Combination, parts: Parts) -> _Values:
     values = {group: parts.values((group, combination.options[group]), by_group[group]) for group in ARM_GROUPS}
     part = ("checkpoint", combination.options["checkpoint"])
     draft = _draft(values["engine"], values["checkpoint"], engine_schema, parts)
-    given = {setting.key: setting for setting, _ in by_group["checkpoint"]}
+    given = {setting.key: setting for setting, _ in by_group["checkpoint"] + by_group["engine"]}
+    values["engine"] = interpreter(values["engine"], part=engine_part, parts=parts, given=given)
     values["checkpoint"] = usable(values["checkpoint"], part=part, parts=parts, given=given, engine=engine_schema)
     return _Values(**values, draft=draft, ignored=tuple(ignored))
 

@@ -1,5 +1,6 @@
 """The worker processes of a run: one an arm, resident or swapped. Knows nothing of rounds or results."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,8 @@ from workers.process import WorkerProcess, WorkerSpec
 from workers.protocol import Generate, Generation, Hello, Load, Loaded
 
 JOURNAL_NAME = "workers.jsonl"
-NOT_SETTINGS = ("_target_", "name", "draft")  # of an engine's configuration: who it is, and its other weights
+# Of an engine's configuration: who it is, its other weights, and the interpreter that runs it.
+NOT_SETTINGS = ("_target_", "name", "draft", "python")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ class Crew:
                 arm=arm.name,
                 log_path=self.log_dir / f"{_file_name(arm.name)}.log",
                 journal_path=self.log_dir / JOURNAL_NAME,
+                python=arm.engine.get("python") or sys.executable,
+                environment=arm.engine.get("environment") or {},
             )
         )
         weights = self.weights[arm.name]

@@ -1,5 +1,6 @@
 """Whether a checkpoint's configuration says where its weights are, before anything runs."""
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -42,6 +43,28 @@ def usable(
     if not path.exists():
         raise InputError(f"checkpoint {name} ({parts.file(part)}): no such path {path}; set checkpoint.path")
     return checkpoint | {"path": str(path)}
+
+
+def interpreter(engine: dict[str, Any], *, part: Part, parts: Parts, given: Mapping[str, Setting]) -> dict[str, Any]:
+    """The engine with the absolute path of the interpreter that runs it, if it names one.
+
+    Links are kept: a virtual environment's interpreter is a link, and knows its environment by its own place.
+
+    Args:
+        given: overrides below `engine`, by key.
+
+    Raises:
+        InputError: there is no such program.
+    """
+    if engine["python"] is None:
+        return engine
+    path = parts.absolute(engine["python"], part=part, setting=given.get("engine.python"))
+    if not (path.is_file() and os.access(path, os.X_OK)):
+        raise InputError(
+            f"engine {engine['name']}: engine.python={path} is no program; name an environment's interpreter, such as "
+            "ENV/bin/python"
+        )
+    return engine | {"python": str(path)}
 
 
 def _real(parts: Parts) -> str:

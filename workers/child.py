@@ -15,6 +15,7 @@ from workers.channel import ChannelClosed, LineChannel
 from workers.family import Family
 from workers.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark
 from workers.protocol import Stop, encode
+from workers.surroundings import VERSION_MARK, installed
 
 SIGNAL_GRACE_S = 5.0  # at most, after each signal
 LOG_TAIL_BYTES = 4096
@@ -131,8 +132,8 @@ class Child:
         return StopReport(returncode=self.reap(0), signals=tuple(signals), survivors=survivors)
 
     def _spawn(self, request_fd: int, record_fd: int, heartbeat_s: float) -> subprocess.Popen[bytes]:
-        command = [self._spec.python, "-P", "-m", "workers"]
-        command += ["--request-fd", str(request_fd), "--record-fd", str(record_fd), "--heartbeat-s", str(heartbeat_s)]
+        command = [*_worker_of(self._spec.python), "--request-fd", str(request_fd), "--record-fd", str(record_fd)]
+        command += ["--heartbeat-s", str(heartbeat_s)]
         self._spec.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._spec.log_path.open("ab") as log:
             self._log_mark = log.tell()
@@ -153,6 +154,7 @@ class Child:
             "INTERLACE_RUN": self._spec.run_id,
             "INTERLACE_ARM": self._spec.arm,
             OWNER_MARK: owner_mark(),
+            VERSION_MARK: installed("interlace") or "",
             "PYTHONUNBUFFERED": "1",  # the log holds all that was printed before a crash
             "SPT_NOENV": "1",  # setproctitle must leave the markers above readable
         }
@@ -165,3 +167,10 @@ class Child:
             return
         self._journal.spawned(entry)
         self._entries[process] = entry
+
+
+def _worker_of(python: str) -> list[str]:
+    """How an interpreter starts a worker. One of another environment finds nothing of ours by itself."""
+    if python == sys.executable:
+        return [python, "-P", "-m", "workers"]
+    return [python, "-I", "-u", str(Path(__file__).with_name("launch.py"))]

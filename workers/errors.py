@@ -18,9 +18,11 @@ class FaultKind(StrEnum):
     """Why a worker's answer is missing."""
 
     load_failed = "load_failed"
+    package_missing = "package_missing"  # the engine's package is not installed where the worker runs
     checkpoint_missing = "checkpoint_missing"
     checkpoint_corrupt = "checkpoint_corrupt"
     tokenizer_mismatch = "tokenizer_mismatch"  # draft and target read text differently
+    draft_mismatch = "draft_mismatch"  # the installed package does not know the draft's parameters, or lacks some
     cache_not_trimmable = "cache_not_trimmable"  # rejected tokens cannot be taken back
     unsupported_setting = "unsupported_setting"
     generation_failed = "generation_failed"

@@ -9,7 +9,6 @@ import platform
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
 import psutil
@@ -17,29 +16,6 @@ import psutil
 from workers.system import LocalSystem, System, Unreadable
 
 Value = TypeVar("Value")
-
-# Everything whose version can change a speed, or what is recorded of it. None: not installed.
-DISTRIBUTIONS = (
-    "interlace",
-    "mlx",
-    "mlx-metal",
-    "mlx-cpu",
-    "mlx-cuda-12",
-    "mlx-cuda-13",
-    "mlx-lm",
-    "mlx-vlm",
-    "mlx-dspark",
-    "dflash",
-    "dflash-mlx",
-    "mtplx",
-    "omlx",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "numpy",
-    "httpx",
-    "psutil",
-)
 
 # psutil derives a process's start from the boot time, which moves by a second when the clock is set.
 _START_TOLERANCE_S = 2.0
@@ -124,18 +100,6 @@ def holds(lease: Lease, system: System | None = None) -> bool:
     return status != psutil.STATUS_ZOMBIE and math.isclose(
         started_at, lease.process_started_at, rel_tol=0, abs_tol=_START_TOLERANCE_S
     )
-
-
-def distribution_versions() -> dict[str, str | None]:
-    """The versions that this interpreter would import; None: not installed."""
-    return {name: _installed(name) for name in DISTRIBUTIONS}
-
-
-def _installed(name: str) -> str | None:
-    try:
-        return str(version(name))
-    except PackageNotFoundError:
-        return None
 
 
 def _attempt(read: Callable[[], Value], name: str, missing: dict[str, str]) -> Value | None:

@@ -237,6 +237,8 @@ class WorkerProcess:
         if returncode is None:
             self._raise_fault(child, FaultKind.exited_without_record, "closed its channel without an answer")
         words = describe_exit(returncode)
+        if self.hello is None:  # an interpreter that cannot run a worker says why before it ends
+            words += f", {_last_line(child.log_tail())}"
         if returncode == 0:
             self._raise_fault(child, FaultKind.exited_without_record, f"ended without an answer ({words})")
         # Metal's and C++'s errors end the process; what they say is in the log.
@@ -259,3 +261,8 @@ def _kind_of(failure: Failure, default: FaultKind) -> FaultKind:
         return FaultKind(failure.error_kind)
     except ValueError:
         return default
+
+
+def _last_line(log: str) -> str:
+    lines = [line for line in log.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "nothing in the log"

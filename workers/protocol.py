@@ -75,7 +75,7 @@ class Hello:
     protocol: int
     pid: int
     python: str
-    versions: dict[str, str | None]  # mlx, mlx_lm and others by distribution; None: not installed
+    versions: dict[str, str | None]  # by distribution (mlx, mlx-lm, ...); None: not installed
     device: dict[str, Any] = field(default_factory=dict)  # empty: known only once an engine is loaded
 
 

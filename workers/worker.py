@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Self
 
@@ -37,23 +36,13 @@ from workers.protocol import (
     encode,
 )
 from workers.stopwatch import Stopwatch
+from workers.surroundings import require_environment, told_when_missing, versions
 
 ENGINES_PACKAGE = "workers.engines."
 EXIT_OK, EXIT_LOAD_FAILED, EXIT_GARBAGE, EXIT_PARENT_GONE = 0, 1, 2, 3
-# Keys of an engine's configuration that are the orchestrator's: the class, the name, the drafting checkpoint's name,
-# which comes resolved as `Load.draft`.
-_NOT_SETTINGS = frozenset({"_target_", "name", "draft"})
-_DISTRIBUTIONS = (
-    "interlace",
-    "mlx",
-    "mlx-cpu",
-    "mlx-metal",
-    "mlx-lm",
-    "numpy",
-    "safetensors",
-    "tokenizers",
-    "transformers",
-)
+# Keys of an engine's configuration that are not its own: the class, the name, the drafting checkpoint's name, which
+# comes resolved as `Load.draft`, and what this process was started with.
+_NOT_SETTINGS = frozenset({"_target_", "name", "draft", "python", "environment"})
 
 
 class Channel:
@@ -188,6 +177,7 @@ class Worker:
         return True
 
     def _loaded(self, request: Load) -> Loaded:
+        notes = require_environment(request.settings.get("environment") or {})
         engine = engine_class(request.target)(
             settings={name: value for name, value in request.settings.items() if name not in _NOT_SETTINGS},
             checkpoint=request.checkpoint,
@@ -195,7 +185,8 @@ class Worker:
             sampling=request.sampling,
         )
         started_ns = engine.clock()
-        info = engine.load()
+        with told_when_missing(request.target.split(".")[-2]):
+            info = engine.load()
         load_s = (engine.clock() - started_ns) / 1e9
         engine.settle()
         self._engine = engine
@@ -208,7 +199,7 @@ class Worker:
             verify_width=info.verify_width,
             engine_setting=dict(info.engine_setting),
             engine_version=info.engine_version,
-            notes=list(info.notes),
+            notes=[*info.notes, *notes],
             device=dict(info.device),
         )
 
@@ -294,7 +285,7 @@ def hello() -> Hello:
         protocol=PROTOCOL_VERSION,
         pid=os.getpid(),
         python=platform.python_version(),
-        versions={name.replace("-", "_"): _version(name) for name in _DISTRIBUTIONS},
+        versions=versions(),
     )
 
 
@@ -329,10 +320,3 @@ def _stamps_us(stopwatch: Stopwatch, result: TurnResult) -> list[int]:
             FaultKind.generation_failed, f"{len(stamps_us)} stamps for {result.tokens} tokens from the engine"
         )
     return stamps_us
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None

@@ -42,6 +42,8 @@ def test_an_arm_holds_its_resolved_configuration() -> None:
     assert arm.engine == {
         "_target_": "workers.engines.mlx_lm_draft.MlxLmDraft",
         "name": "mlx_lm_draft",
+        "python": None,
+        "environment": {},
         "draft": "smollm2-4bit",
         "block_size": 3,
         "prefill_step_size": 512,
@@ -215,8 +217,8 @@ def test_a_setting_that_no_chosen_engine_has_lists_what_each_has() -> None:
     message = refusal("engine=mlx_lm,mlx_lm_draft", "engine.blocksize=2,4", QUICK)
     assert "'engine.blocksize=2,4'" in message
     assert "did you mean block_size?" in message
-    assert "mlx_lm has name, prefill_step_size" in message
-    assert "mlx_lm_draft has name, draft, block_size" in message
+    assert "mlx_lm has name, python, environment, prefill_step_size" in message
+    assert "mlx_lm_draft has name, python, environment, draft, block_size" in message
 
 
 # ---- the design ----

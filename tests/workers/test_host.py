@@ -12,7 +12,6 @@ from workers.host import (
     Lease,
     current_lease,
     distribution_name,
-    distribution_versions,
     holds,
     parse_cpu_model,
     parse_performance_cores,
@@ -98,15 +97,6 @@ def test_this_machine() -> None:
     assert host.cpu_count == psutil.cpu_count()
     for name in ("os_build", "chip", "performance_cores", "gpu_cores", "boot_id"):
         assert (getattr(host, name) is None) == (name in host.missing), name
-
-
-def test_versions_name_what_is_installed_and_what_is_not() -> None:
-    versions = distribution_versions()
-    assert versions["interlace"]
-    assert versions["mlx"]
-    assert versions["mlx-lm"]
-    assert versions["numpy"]
-    assert "omlx" in versions
 
 
 # ---- leases ----

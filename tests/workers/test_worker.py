@@ -107,7 +107,7 @@ def test_it_says_hello_at_once_with_the_versions_of_its_interpreter(line: Line) 
     assert hello.protocol == PROTOCOL_VERSION
     assert hello.pid == line.process.pid
     assert hello.python == ".".join(map(str, sys.version_info[:3]))
-    assert hello.versions["mlx_lm"]
+    assert hello.versions["mlx-lm"]
     assert "mlx" in hello.versions
 
 

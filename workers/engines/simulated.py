@@ -31,7 +31,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from typing import Any, NoReturn
 
 from workers import drift
@@ -39,6 +38,7 @@ from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, pars
 from workers.errors import EngineError, FaultKind
 from workers.protocol import MAX_LINE_BYTES, Evidence
 from workers.stopwatch import Clock
+from workers.surroundings import installed
 
 LOAD_S = 1.0  # of the fake clock
 TOKENS_A_MESSAGE = 4  # what a chat template adds to each
@@ -141,7 +141,7 @@ class Simulated(Engine):
             drafted_per_step=self._own.block_size - 1 if requested else None,
             verify_width=self._own.block_size if requested else 1,
             engine_setting={"block_size": self._own.block_size} if requested else {},
-            engine_version=version("interlace"),
+            engine_version=installed("interlace"),
             notes=("simulated: a fake clock, nothing here was measured",),
         )
 

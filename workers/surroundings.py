@@ -1,0 +1,125 @@
+"""A worker's own interpreter and environment: what is installed there, and whether what was asked of it holds."""
+
+import ctypes
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from workers.errors import EngineError, FaultKind
+
+VERSION_MARK = "INTERLACE_VERSION"  # the parent's, for an interpreter that has no interlace installed
+# Everything whose version can change a speed, or what is recorded of it.
+DISTRIBUTIONS = (
+    "interlace",
+    "mlx",
+    "mlx-metal",
+    "mlx-cpu",
+    "mlx-cuda-12",
+    "mlx-cuda-13",
+    "mlx-lm",
+    "mlx-vlm",
+    "mlx-dspark",
+    "dflash",
+    "dflash-mlx",
+    "mtplx",
+    "omlx",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "httpx",
+    "psutil",
+)
+# By module: the distribution that has it, and interlace's extra that brings it (empty: it comes with interlace).
+_PACKAGES = {
+    "mlx": ("mlx", ""),
+    "mlx_lm": ("mlx-lm", ""),
+    "mlx_dspark": ("mlx-dspark", "lookup"),
+    "dflash_mlx": ("dflash-mlx", "dflash"),
+    "dflash": ("dflash", ""),  # its exact pins exclude interlace's own versions
+    "mtplx": ("mtplx", "mtp"),
+}
+
+
+def versions() -> dict[str, str | None]:
+    """What is installed here, by distribution; None: it is not."""
+    return {name: installed(name) for name in DISTRIBUTIONS}
+
+
+def installed(distribution: str) -> str | None:
+    """A distribution's version in this interpreter's environment. interlace's is that of the code that runs."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return os.environ.get(VERSION_MARK) if distribution == "interlace" else None
+
+
+@contextmanager
+def told_when_missing(engine: str) -> Iterator[None]:
+    """What an engine imports and this interpreter does not have becomes one line with the command that installs it.
+
+    Raises:
+        EngineError: package_missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = (error.name or str(error)).partition(".")[0]
+        distribution, extra = _PACKAGES.get(module, (module, ""))
+        raise EngineError(
+            FaultKind.package_missing,
+            f"engine {engine} needs {distribution}, which {sys.executable} does not have",
+            remedy=f"run: {_install_command(distribution, extra)}",
+        ) from error
+
+
+def _install_command(distribution: str, extra: str) -> str:
+    """For this interpreter: its pip, or uv, whose environments come without one."""
+    wanted = f"'interlace[{extra}]'" if extra and _has_interlace() else distribution
+    if importlib.util.find_spec("pip") is None:
+        return f"uv pip install --python {sys.executable} {wanted}"
+    return f"{sys.executable} -m pip install {wanted}"
+
+
+def _has_interlace() -> bool:
+    try:
+        return bool(version("interlace"))
+    except PackageNotFoundError:
+        return False
+
+
+def require_environment(wanted: Mapping[str, str]) -> tuple[str, ...]:
+    """Notes on the arm's own environment variables, once they are known to hold in this process.
+
+    Raises:
+        EngineError: a variable has another value here, or a library of LD_PRELOAD was not loaded: the dynamic linker
+            only prints a line about that and goes on.
+    """
+    if not wanted:
+        return ()
+    for name, value in wanted.items():
+        if os.environ.get(name) != value:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"engine.environment.{name}={value} is {os.environ.get(name)!r} in the worker",
+                remedy="leave it to interlace, or choose another name",
+            )
+    if sys.platform == "linux":
+        _require_preloaded(wanted.get("LD_PRELOAD", ""))
+    return ("environment: " + ", ".join(f"{name}={value}" for name, value in wanted.items()),)
+
+
+def _require_preloaded(libraries: str) -> None:
+    """Each library is in this process already: asked for without loading it."""
+    for library in libraries.replace(":", " ").split():
+        try:
+            ctypes.CDLL(library, mode=os.RTLD_NOLOAD)
+        except OSError as error:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"engine.environment.LD_PRELOAD: {library} was not loaded",
+                remedy="install it (OpenBLAS on Debian: apt-get install libopenblas0-pthread), or leave it out",
+            ) from error
