@@ -7,11 +7,12 @@ first of these that applies:
     confounded       something besides the arms' declared settings differs within rounds
     underpowered     too few complete rounds to reach the level at all
     no_difference    the interval lies inside the equivalence margin
-    supported        the interval is clear of 1 and of the A/A floor, and the difference stands out among all
-                     treatments of the run
-    could_be_drift   none of these; and always when the order was not drawn at random
+    supported        the interval is clear of 1; neither the treatment's ratio lies in the A/A floor nor the floor's
+                     ratio in the interval; and the difference stands out among all treatments of the run
+    could_be_drift   none of these
 
-The floor is the interval of the control's second entry against its first: what two equal arms look like in this run.
+The floor is the effect of the control's second entry against its first, with its interval: what two equal arms look
+like in this run. Runs whose order was not drawn at random are for `orchestrator.unrandomised`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,14 +1,16 @@
 """Judging a design: how often the method of `orchestrator.effects` errs, and how often it sees a true effect."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from orchestrator.drift import Floats, Setting, drift_rows, noise_rows
-from orchestrator.effects import Integers, exchanges, make_series, p_values
+from orchestrator.effects import Effect, Integers, effect_of, exchanges, make_series, p_values
 from orchestrator.schedule import draw_rounds
+from orchestrator.verdicts import Case, decide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +20,18 @@ class Judgement:
     runs: int
     rejected: float  # in which "no difference" was rejected: errors when there is none, power when there is one
     covered: float  # in which the interval held the true effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictShares:
+    """Shares of the simulated runs that got each verdict, and how wide the interval was."""
+
+    runs: int
+    supported: float
+    no_difference: float
+    could_be_drift: float
+    underpowered: float
+    median_width: float  # of the interval of the ratio, high less low; inf when the rounds are too few for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +88,50 @@ def judge(
     )
     rejected, missed = (p <= alpha).mean(axis=0)
     return Judgement(runs=runs, rejected=float(rejected), covered=1.0 - float(missed))
+
+
+def judge_verdicts(
+    setting: Setting,
+    *,
+    arms: int = 3,
+    rounds: int = 8,
+    effect: float = 1.0,
+    alpha: float = 0.05,
+    margin: float = 0.02,
+    runs: int = 200,
+    seed: int = 0,
+) -> VerdictShares:
+    """What the audit would say of one treatment, the control entered twice among the `arms`.
+
+    The family of several treatments and the evidence are left aside: these shares are about drift and noise alone.
+    """
+    verdicts, widths = Counter[str](), []
+    for run in simulated_runs(setting, arms=arms, rounds=rounds, effects=(effect,), runs=runs, seed=seed):
+        found = effect_of(make_series(run.y, rounds=run.rounds, arms=run.arms), alpha=alpha, seed=seed)
+        # Arm 2 plays the control's second entry, so it takes the treatment's place and the treatment an other's.
+        swapped = np.where(run.arms == 1, 2, np.where(run.arms == 2, 1, run.arms))
+        floor = effect_of(make_series(run.y, rounds=run.rounds, arms=swapped), alpha=alpha, seed=seed)
+        verdicts[decide(_case(found, floor, alpha, margin))[0]] += 1
+        widths.append(found.ci_high - found.ci_low)
+    return VerdictShares(
+        runs=runs,
+        supported=verdicts["supported"] / runs,
+        no_difference=verdicts["no_difference"] / runs,
+        could_be_drift=verdicts["could_be_drift"] / runs,
+        underpowered=verdicts["underpowered"] / runs,
+        median_width=float(np.median(widths)),
+    )
+
+
+def _case(effect: Effect, floor: Effect, alpha: float, margin: float) -> Case:
+    return Case(
+        effect=effect,
+        floor=floor,
+        idle=(),
+        confounders=(),
+        family_p=None,
+        family_size=1,
+        carry_over=None,
+        alpha=alpha,
+        margin=margin,
+    )

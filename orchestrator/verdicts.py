@@ -60,8 +60,8 @@ def _doubts(case: Case, effect: Effect) -> Sequence[Reason]:
     if effect.ci_low <= 1 <= effect.ci_high:
         found.append(Reason(code="interval_includes_1", text=f"the interval {_span(effect)} includes 1"))
     floor = case.floor
-    if floor is not None and effect.ci_low <= floor.ci_high and floor.ci_low <= effect.ci_high:
-        text = f"the interval {_span(effect)} overlaps the A/A floor {_span(floor)}"
+    if floor is not None and not _clear(effect, floor):
+        text = f"{effect.ratio:.3f} ({_span(effect)}) is not clear of the A/A floor {floor.ratio:.3f} ({_span(floor)})"
         found.append(Reason(code="inside_floor", text=text))
     if not found and case.family_p is not None and case.family_p > case.alpha:
         text = f"the largest of {case.family_size} comparisons looks like this by chance with p = {case.family_p:.3f}"
@@ -77,12 +77,21 @@ def _supports(case: Case, effect: Effect) -> Sequence[Reason]:
         text = "the control was not entered twice: no A/A floor to be clear of"
         found.append(Reason(code="no_floor", text=text))
     else:
-        text = f"the interval {_span(effect)} is clear of the A/A floor {_span(case.floor)}"
+        text = f"clear of the A/A floor {case.floor.ratio:.3f} ({_span(case.floor)})"
         found.append(Reason(code="clear_of_floor", text=text))
     if case.family_p is not None:
         text = f"p = {case.family_p:.4f} for the family of {case.family_size} comparisons"
         found.append(Reason(code="clear_in_family", text=text))
     return found
+
+
+def _clear(effect: Effect, floor: Effect) -> bool:
+    """Neither ratio lies in the other's interval.
+
+    Intervals that do not touch at all would count the same noise twice: the power for 5 % at eight rounds would fall
+    from 0.98 to 0.75 under a saturating drift.
+    """
+    return not (effect.ci_low <= floor.ratio <= effect.ci_high or floor.ci_low <= effect.ratio <= floor.ci_high)
 
 
 def _span(effect: Effect) -> str:

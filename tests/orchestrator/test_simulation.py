@@ -6,7 +6,7 @@ import math
 import pytest
 
 from orchestrator.drift import PROFILES, Setting, standard
-from orchestrator.simulate import judge
+from orchestrator.simulate import judge, judge_verdicts
 
 RUNS = 1000
 ALPHA = 0.05
@@ -66,3 +66,19 @@ def test_other_arms_effects_cost_no_power() -> None:
     alone = judge(standard("linear", 32), arms=4, effect=1.05, runs=300)
     among = judge(standard("linear", 32), arms=4, effect=1.05, others=(2.0, 0.5), runs=300)
     assert among.rejected >= alone.rejected - 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["none", "linear", "saturating", "step"])
+def test_the_verdict_sees_five_percent_and_hardly_ever_invents_it(profile: str) -> None:
+    setting = standard(profile, 24)
+    assert judge_verdicts(setting, effect=1.05, runs=150, seed=80_000).supported >= 0.93
+    assert judge_verdicts(setting, runs=150, seed=80_000).supported <= 0.02
+
+
+def test_verdicts_of_designs() -> None:
+    few = judge_verdicts(standard("linear", 15), rounds=5, effect=2.0, runs=10)
+    assert (few.underpowered, few.median_width) == (1.0, math.inf)
+    many = judge_verdicts(standard("linear", 60), rounds=20, runs=20)
+    assert many.no_difference >= 0.9
+    assert many.median_width < 0.03
