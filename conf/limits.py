@@ -94,7 +94,23 @@ RULES: dict[type[Any], dict[str, Rule]] = {
         "margin": at_least(0),
         "warmups": within(0, 100),
     },
-    schema.GateConfig: {"cooldown_s": at_least(0), "thermal_level_max": at_least(0), "timeout_s": at_least(0)},
+    schema.GateConfig: {
+        "thermal_level_max": within(0, 4),
+        "exclude_thermal_level_above": within(0, 4),
+        "vm_pressure_max": one_of(1, 2, 4),
+        "memory_stalled_max": within(0, 1),
+        "canary_tolerance": between(0, 1),
+        **dict.fromkeys(("canary_interval_s", "sampler_interval_s"), at_least(0.1)),
+        **dict.fromkeys(
+            (
+                "cooldown_s thermal_hold_s timeout_s cpu_cores_others_max cpu_window_s gpu_ms_per_s_others_max"
+                " gpu_window_s swap_growth_bytes_max busy_timeout_s busy_budget_s canary_tokens"
+                " exclude_clock_gap_above_s exclude_cpu_cores_others_above exclude_gpu_ms_per_s_others_above"
+                " exclude_swap_growth_above_bytes replays orphan_bytes settle_s"
+            ).split(),
+            at_least(0),
+        ),
+    },
 }
 
 

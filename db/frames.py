@@ -21,7 +21,7 @@ _COUNTS = frozenset(
     (
         "round position bits block_size turn thermal_before thermal_max thermal_after prompt_tokens cached_tokens"
         " completion_tokens peak_memory_bytes sequence attempt seed generation_position verify_steps drafted accepted"
-        " drafted_per_step rounds wins runner_pid trials"
+        " drafted_per_step rounds wins runner_pid trials ordinal"
     ).split()
 )
 _REALS = frozenset(
@@ -32,7 +32,7 @@ _REALS = frozenset(
     ).split()
 )
 _TIMES = frozenset("started_at generation_started_at created_at run_created_at finished_at".split())
-_JSON = frozenset(("flags", "reasons"))
+_JSON = frozenset(("flags", "reasons", "gate_detail"))
 
 
 def trials(source: Engine | str, run_id: str) -> pd.DataFrame:
@@ -42,7 +42,7 @@ def trials(source: Engine | str, run_id: str) -> pd.DataFrame:
     """
     return _frame(
         source,
-        "SELECT * FROM trial_flat WHERE run_id = :run_id ORDER BY started_at, trial_id, generation_position",
+        "SELECT * FROM trial_flat WHERE run_id = :run_id ORDER BY ordinal, started_at, trial_id, generation_position",
         run_id=run_id,
     )
 

@@ -211,6 +211,9 @@ class Arm(Base):
     active_memory_bytes: Mapped[int | None]
     state: Mapped[str]  # active | dropped
     state_reason: Mapped[str | None]
+    planned_weights_bytes: Mapped[int | None]  # the memory plan's weights, draft included
+    footprint_bytes: Mapped[int | None]  # of the worker's process after loading
+    memory_note: Mapped[str | None]  # how the measured memory differs from the plan
     __table_args__ = (
         UniqueConstraint("run_id", "name"),
         _one_of("state", "active", "dropped"),
@@ -263,6 +266,10 @@ class Trial(Base):
     power_source: Mapped[str | None]
     power_reason: Mapped[str | None]
     log_path: Mapped[str | None]
+    ordinal: Mapped[int | None]  # 0-based, in the order of storing: no clock that is set changes it
+    gate_state: Mapped[str | None]  # open | waited | hot_start | skipped
+    gate_detail: Mapped[dict[str, Any] | None]  # seconds waited for, and reasons not read, by condition
+    boot_id: Mapped[str | None]  # the boot that it ran in
 
     generations: Mapped[list["Generation"]] = relationship(
         lazy="raise", order_by="Generation.position", cascade="all, delete-orphan", passive_deletes=True

@@ -164,8 +164,8 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     from orchestrator.preparation import find_weights
     from orchestrator.progress import remainder
     from orchestrator.runner import Runner
-    from orchestrator.watching import watched
     from orchestrator.schedule import build_schedule
+    from orchestrator.watching import watched
     from workers.host import current_lease, read_host
 
     plan = recorder.plan

@@ -1,45 +1,240 @@
-"""What must hold before a trial starts. Clock, sleep and reading come from outside, so that tests wait for nothing."""
+"""What must hold before a trial starts. Clock, sleep and readings come from outside, so that tests wait for nothing.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+Conditions look at what was read lately: a level must have held for a while, a load is a mean over a window. Nothing
+read yet is nothing wrong: a quiet machine passes at once. Three kinds differ in how long they are waited for:
+
+    heat    thermal level, canary       until `timeout_s`, before every trial: waiting cools
+    power   mains, power mode           until `timeout_s`
+    busy    other CPU and GPU use,      until `busy_timeout_s`, and all of them together no longer than `busy_budget_s`
+            memory pressure, swap       in the whole run: on a shared machine they may never hold
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from orchestrator.plan import Gate
+from workers.sampling import Sample
 
 POLL_S = 1.0
+HEAT, POWER, BUSY = "heat", "power", "busy"
+
+# Where `busy_timeout_s` and `busy_budget_s` are null. A Mac is its user's own: other load ends. Elsewhere it may not.
+_BUSY_TIMEOUT_S = {"darwin": 420.0}
+_BUSY_BUDGET_S = {"darwin": 3600.0}
+_BUSY_TIMEOUT_ELSEWHERE_S, _BUSY_BUDGET_ELSEWHERE_S = 5.0, 20.0
+
+_US_PER_S = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One condition at one moment."""
+
+    name: str
+    kind: str  # heat | power | busy
+    problem: str | None = None  # what is seen, and what is wanted; None: it holds, or cannot be read
+    unreadable: str | None = None  # why it cannot be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """How a trial got through the gate."""
 
-    waited_s: float
-    hot_start: str | None  # why it started although the machine was still hot; None: it was not
+    waited_s: float = 0.0
+    hot_start: str | None = None  # what did not hold when its time was up; None: all held
+    hot_kinds: tuple[str, ...] = ()  # of the conditions that did not hold
+    skipped: bool = False  # the trial must not run
+    waited_for: Mapping[str, float] = field(default_factory=dict)  # seconds, by condition
+    unreadable: Mapping[str, str] = field(default_factory=dict)  # reason, by condition
+
+    @property
+    def state(self) -> str:
+        """open | waited | hot_start | skipped"""
+        if self.skipped:
+            return "skipped"
+        if self.hot_start is not None:
+            return "hot_start"
+        return "waited" if self.waited_for else "open"
 
 
-def wait(
-    gate: Gate,
-    *,
-    thermal_level: Callable[[], float | None],
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-    notify: Callable[[str], None] = lambda text: None,
-) -> Passage:
-    """Cool down, then wait for the thermal level, at most `gate.timeout_s`.
+OPEN = Passage()
 
-    Args:
-        thermal_level: the machine's level now (0 nominal); None where it reports none, which passes.
-        clock: monotonic seconds.
-        notify: told what is waited for, once a poll.
-    """
-    started = clock()
-    if gate.cooldown_s > 0:
-        notify(f"cooling down for {gate.cooldown_s:g} s")
-        sleep(gate.cooldown_s)
-    deadline = clock() + gate.timeout_s
-    while (level := thermal_level()) is not None and level > gate.thermal_level_max:
-        if clock() >= deadline:
-            reason = f"thermal level {level:g} above {gate.thermal_level_max} after {gate.timeout_s:g} s"
-            return Passage(waited_s=clock() - started, hot_start=reason)
-        notify(f"thermal level {level:g}, waiting for {gate.thermal_level_max}")
-        sleep(POLL_S)
-    return Passage(waited_s=clock() - started, hot_start=None)
+
+@dataclass(slots=True, kw_only=True)
+class Gatekeeper:
+    """Holds trials up until the gate's conditions hold, or their time is over. One a run: it keeps the run's budget."""
+
+    gate: Gate
+    samples: Callable[[], Sequence[Sample]]  # of the last while, oldest first; called once a poll
+    clock: Callable[[], float]  # the samples' monotonic seconds
+    sleep: Callable[[float], None]
+    notify: Callable[[str], None] = lambda text: None
+    platform: str = sys.platform
+    busy_spent_s: float = 0.0
+    canary_ratio: float | None = None  # of the last one
+
+    def wait(self, canary: Callable[[], float | None] | None = None) -> Passage:
+        """Let one trial through.
+
+        Args:
+            canary: the speed of a short decode now over that of a cold machine; None: cannot be told. Costs a decode.
+        """
+        started = self.clock()
+        if self.gate.cooldown_s > 0:
+            self.notify(f"cooling down for {self.gate.cooldown_s:g} s")
+            self.sleep(self.gate.cooldown_s)
+        began = self.clock()
+        waited_for: dict[str, float] = {}
+        canary_at = -math.inf
+        canary_finding: Finding | None = None
+        while True:
+            findings = check(self.gate, self.samples(), now=self.clock())
+            if canary is not None and self.clock() - canary_at >= self.gate.canary_interval_s:
+                self.canary_ratio, canary_at = canary(), self.clock()
+                canary_finding = _canary(self.gate, self.canary_ratio)
+            findings += [canary_finding] if canary_finding is not None else []
+            problems = [finding for finding in findings if finding.problem is not None]
+            patient = [finding for finding in problems if self._left_s(finding, began) > 0]
+            if not patient:
+                return self._passage(started, findings, problems, waited_for)
+            self._pause(patient, began, waited_for)
+
+    def _left_s(self, finding: Finding, began: float) -> float:
+        """How much longer this condition is waited for."""
+        waited_s = self.clock() - began
+        if finding.kind != BUSY:
+            return self.gate.timeout_s - waited_s
+        timeout_s = self.gate.busy_timeout_s
+        if timeout_s is None:
+            timeout_s = min(_BUSY_TIMEOUT_S.get(self.platform, _BUSY_TIMEOUT_ELSEWHERE_S), self.gate.timeout_s)
+        budget_s = self.gate.busy_budget_s
+        if budget_s is None:
+            budget_s = _BUSY_BUDGET_S.get(self.platform, _BUSY_BUDGET_ELSEWHERE_S)
+        return min(timeout_s - waited_s, budget_s - self.busy_spent_s)
+
+    def _pause(self, patient: Sequence[Finding], began: float, waited_for: dict[str, float]) -> None:
+        left_s = max(self._left_s(finding, began) for finding in patient)
+        words = "; ".join(finding.problem or "" for finding in patient)
+        self.notify(f"{words} ({math.ceil(left_s)} s left)")
+        pause_s = min(POLL_S, left_s)
+        self.sleep(pause_s)
+        for finding in patient:
+            waited_for[finding.name] = waited_for.get(finding.name, 0.0) + pause_s
+        if all(finding.kind == BUSY for finding in patient):
+            self.busy_spent_s += pause_s
+
+    def _passage(
+        self,
+        started: float,
+        findings: Sequence[Finding],
+        problems: Sequence[Finding],
+        waited_for: Mapping[str, float],
+    ) -> Passage:
+        waited_s = self.clock() - started
+        words = "; ".join(finding.problem or "" for finding in problems)
+        return Passage(
+            waited_s=waited_s,
+            hot_start=f"{words} after {waited_s:.0f} s" if problems else None,
+            hot_kinds=tuple(dict.fromkeys(finding.kind for finding in problems)),
+            skipped=bool(problems) and self.gate.on_timeout == "skip",
+            waited_for=dict(waited_for),
+            unreadable={finding.name: finding.unreadable for finding in findings if finding.unreadable is not None},
+        )
+
+
+def check(gate: Gate, samples: Sequence[Sample], *, now: float) -> list[Finding]:
+    """Every condition that the gate has, by what was read lately. Pure."""
+    return list(_findings(gate, samples, now))
+
+
+def _findings(gate: Gate, samples: Sequence[Sample], now: float) -> Iterator[Finding]:
+    window = _Window(samples=samples, now=now)
+    if (level := gate.thermal_level_max) is not None:
+        yield window.at_most(
+            "thermal_level", HEAT, level, "thermal level {:g}", window_s=gate.thermal_hold_s, peak=True
+        )
+    if gate.power_source == "mains":
+        yield window.is_word("power_source", POWER, "mains", "power from {}")
+    if gate.power_mode is not None:
+        yield window.is_word("power_mode", POWER, gate.power_mode, "power mode {}")
+    if (cores := gate.cpu_cores_others_max) is not None:
+        yield window.at_most("cpu_cores_others", BUSY, cores, "others use {:.1f} cores", window_s=gate.cpu_window_s)
+    if (spent := gate.gpu_ms_per_s_others_max) is not None:
+        words = "others use {:.0f} ms/s of the GPU"
+        yield window.at_most("gpu_ms_per_s_others", BUSY, spent, words, window_s=gate.gpu_window_s)
+    if (pressure := gate.vm_pressure_max) is not None:
+        yield window.at_most("vm_pressure", BUSY, pressure, "memory pressure {:g}", window_s=gate.cpu_window_s)
+    if (share := gate.memory_stalled_max) is not None:
+        yield window.growth("stalled_memory_us", BUSY, share, "tasks wait for memory {:.0%} of the time", gate)
+    if (growth := gate.swap_growth_bytes_max) is not None:
+        yield window.rise("swap_used_bytes", BUSY, growth, "swap grew by {:.0f} bytes", gate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """What was read of each field within some seconds before now."""
+
+    samples: Sequence[Sample]
+    now: float
+
+    def at_most(
+        self, name: str, kind: str, limit: float, words: str, *, window_s: float, peak: bool = False
+    ) -> Finding:
+        """The mean, or with `peak` the maximum, over the window."""
+        values = self._values(name, window_s)
+        if not values:
+            return self._unreadable(name, kind)
+        found = max(values) if peak else sum(values) / len(values)
+        if found <= limit:
+            return Finding(name=name, kind=kind)
+        held = f" for {window_s:g} s" if peak else ""
+        return Finding(name=name, kind=kind, problem=f"{words.format(found)}, waiting for {limit:g}{held}")
+
+    def is_word(self, name: str, kind: str, wanted: str, words: str) -> Finding:
+        """The newest word."""
+        found = [r.value_text for s in self.samples for r in s.readings if r.field == name and r.value_text]
+        if not found:
+            return self._unreadable(name, kind)
+        problem = None if found[-1] == wanted else f"{words.format(found[-1])}, waiting for {wanted}"
+        return Finding(name=name, kind=kind, problem=problem)
+
+    def growth(self, name: str, kind: str, limit: float, words: str, gate: Gate) -> Finding:
+        """A counter of microseconds, as the share of the window that it grew by."""
+        recent = [s for s in self.samples if s.at_s > self.now - gate.cpu_window_s]
+        values = self._values(name, gate.cpu_window_s)
+        if not values or len(recent) < 2:
+            return self._unreadable(name, kind)
+        # The first sample's growth was before the window.
+        share = sum(values[1:]) / _US_PER_S / (recent[-1].at_s - recent[0].at_s)
+        problem = f"{words.format(share)}, waiting for {limit:.0%}" if share > limit else None
+        return Finding(name=name, kind=kind, problem=problem)
+
+    def rise(self, name: str, kind: str, limit: float, words: str, gate: Gate) -> Finding:
+        """How much higher the newest value is than the oldest of the window."""
+        values = self._values(name, gate.cpu_window_s)
+        if not values:
+            return self._unreadable(name, kind)
+        rise = values[-1] - values[0]
+        problem = f"{words.format(rise)} within {gate.cpu_window_s:g} s" if rise > limit else None
+        return Finding(name=name, kind=kind, problem=problem)
+
+    def _values(self, name: str, window_s: float) -> list[float]:
+        """Within the window; else the newest there is, for fields that are read seldom."""
+        pairs = [(sample.at_s, value) for sample in self.samples if (value := sample.value(name)) is not None]
+        recent = [value for at_s, value in pairs if at_s > self.now - window_s]
+        return recent or [value for _, value in pairs[-1:]]
+
+    def _unreadable(self, name: str, kind: str) -> Finding:
+        reasons = [r.reason for s in self.samples for r in s.readings if r.field == name and r.reason]
+        return Finding(name=name, kind=kind, unreadable=reasons[-1] if reasons else "not read on this platform")
+
+
+def _canary(gate: Gate, ratio: float | None) -> Finding:
+    if ratio is None:
+        return Finding(name="canary", kind=HEAT, unreadable="no canary ran on a cold machine yet")
+    problem = None
+    if ratio < 1 - gate.canary_tolerance:
+        problem = f"the canary runs at {ratio:.1%} of its cold speed, waiting for {1 - gate.canary_tolerance:.0%}"
+    return Finding(name="canary", kind=HEAT, problem=problem)

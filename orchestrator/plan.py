@@ -73,16 +73,46 @@ class Design:
     warmups: int
     evidence: str  # require | record
     on_preflight_failure: str  # stop | drop
+    stop: str = "full"  # full | early
     deadlines: Deadlines = field(default_factory=Deadlines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """See conf.schema.GateConfig."""
+    """See conf.schema.GateConfig; None switches a condition or a rule off."""
 
     cooldown_s: float = 0.0
-    thermal_level_max: int = 0
+    thermal_level_max: int | None = 0
+    thermal_hold_s: float = 30.0
     timeout_s: float = 420.0
+    on_timeout: str = "run"  # run | skip
+    power_source: str = "mains"  # mains | any
+    power_mode: str | None = None
+    cpu_cores_others_max: float | None = 0.5
+    cpu_window_s: float = 5.0
+    gpu_ms_per_s_others_max: float | None = 60.0
+    gpu_window_s: float = 3.0
+    vm_pressure_max: int | None = 1
+    memory_stalled_max: float | None = 0.01
+    swap_growth_bytes_max: float | None = 1e6
+    busy_timeout_s: float | None = None
+    busy_budget_s: float | None = None
+    canary_tokens: int = 0
+    canary_tolerance: float = 0.03
+    canary_interval_s: float = 10.0
+    sampler: bool = True
+    sampler_interval_s: float = 1.0
+    exclude_hot_start: str = "heat"  # heat | all | none
+    exclude_clock_gap_above_s: float | None = 1.0
+    exclude_thermal_level_above: int | None = 1
+    exclude_off_mains: bool = True
+    exclude_cpu_cores_others_above: float | None = None
+    exclude_gpu_ms_per_s_others_above: float | None = None
+    exclude_swap_growth_above_bytes: float | None = 256e6
+    replays: int = 2
+    orphans: str = "block"  # block | report
+    orphan_bytes: float = 1e9
+    settle_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

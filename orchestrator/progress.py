@@ -42,32 +42,55 @@ class Remainder:
 
 
 def remainder(
-    schedule: Sequence[ScheduledTrial], stored: Iterable[StoredTrial], *, dropped: frozenset[str] = frozenset()
+    schedule: Sequence[ScheduledTrial],
+    stored: Iterable[StoredTrial],
+    *,
+    dropped: frozenset[str] = frozenset(),
+    replays: int = 0,
 ) -> Remainder:
     """Everything that is not stored yet. A round with a trial missing is replayed whole, as a new attempt.
 
     Args:
         dropped: arms that take no further part; a round is complete without them.
+        replays: how often a round, or a control run, of which a rule left a trial out is run again.
     """
-    counted: set[int] = set()
-    attempts: dict[int, int] = defaultdict(lambda: -1)
-    for row in stored:
-        if row.counts:
-            counted.add(row.sequence)
-        if row.round is not None and row.attempt is not None:
-            attempts[row.round] = max(attempts[row.round], row.attempt)
+    attempts = _attempts(stored)
     units, broken = [], []
     for trials in _grouped(schedule):
-        wanted = [trial for trial in trials if trial.arm not in dropped]
-        missing = [trial for trial in wanted if trial.sequence not in counted]
-        if not missing:
-            continue
         index = trials[0].round
-        if index is not None and len(missing) < len(wanted):
+        wanted = {trial.sequence for trial in trials if trial.arm not in dropped}
+        done = attempts[trials[0].sequence if index is None else None, index]
+        if _is_finished(wanted, done, replays):
+            continue
+        if index is not None and done and wanted & _counted(done[-1]):
             broken.append(index)
-        attempt = 0 if index is None else attempts[index] + 1
-        units.append(Unit(trials=tuple(trials), attempt=attempt))
+        units.append(Unit(trials=tuple(trials), attempt=len(done)))
     return Remainder(units=tuple(units), broken_rounds=tuple(broken))
+
+
+def _attempts(stored: Iterable[StoredTrial]) -> dict[tuple[int | None, int | None], list[list[StoredTrial]]]:
+    """What each round has had, attempt by attempt; for a trial outside the rounds each storing is one."""
+    found: dict[tuple[int | None, int | None], list[list[StoredTrial]]] = defaultdict(list)
+    for row in stored:
+        if row.round is None or row.attempt is None:
+            found[row.sequence, None].append([row])
+            continue
+        rows = found[None, row.round]
+        rows.extend([] for _ in range(len(rows), row.attempt + 1))
+        rows[row.attempt].append(row)
+    return found
+
+
+def _is_finished(wanted: set[int], attempts: Sequence[Sequence[StoredTrial]], replays: int) -> bool:
+    """Whether the newest attempt counts; or is there whole, with something left out, and was the last one allowed."""
+    if not attempts:
+        return not wanted
+    there = {row.sequence for row in attempts[-1]}
+    return wanted <= _counted(attempts[-1]) or (wanted <= there and len(attempts) > replays)
+
+
+def _counted(attempt: Sequence[StoredTrial]) -> set[int]:
+    return {row.sequence for row in attempt if row.counts}
 
 
 def _grouped(schedule: Sequence[ScheduledTrial]) -> Iterator[list[ScheduledTrial]]:

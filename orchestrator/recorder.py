@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine as Database
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from db import models
 from db.session import reading, transaction
 from orchestrator.errors import RefusedError
 from orchestrator.evidence import Judgement, judge
+from orchestrator.exclusion import Circumstances, excluded_reason, hottest
+from orchestrator.gate import Passage
 from orchestrator.measures import flags, measure
-from orchestrator.plan import Arm, Plan, Prompt, dump, sha256_of
+from orchestrator.plan import Arm, Gate, Plan, Prompt, dump, sha256_of
 from orchestrator.preparation import ArmWeights
 from orchestrator.progress import StoredTrial
 from orchestrator.residency import is_simulated
@@ -28,9 +30,6 @@ from workers.telemetry import Reading
 
 if TYPE_CHECKING:
     from orchestrator.audit import AuditResult
-
-# A machine whose wall clock ran this much further than its monotonic one slept through the trial.
-SLEEP_LIMIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +48,24 @@ class Outcome:
     started_at: dt.datetime
     wall_s: float
     monotonic_s: float
-    gate_wait_s: float
-    hot_start: str | None  # why it started although the gate's condition did not hold
+    passage: Passage  # through the gate
     generations: Sequence[tuple[Prompt, Generation]]
     fault: Fault | None
     before: Sequence[Reading]
+    during: Sequence[Reading]
     after: Sequence[Reading]
     log_path: str | None
+
+    @property
+    def circumstances(self) -> Circumstances:
+        return Circumstances(
+            passage=self.passage,
+            wall_s=self.wall_s,
+            monotonic_s=self.monotonic_s,
+            before=self.before,
+            during=self.during,
+            after=self.after,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +77,8 @@ class Verdict:
     excluded_reason: str | None = None
 
 
-def settle(outcome: Outcome, *, evidence_policy: str) -> Verdict:
-    """Judge a trial by rules fixed beforehand: faults, evidence, sleep. Never by its speed. Pure."""
+def settle(outcome: Outcome, *, evidence_policy: str, gate: Gate) -> Verdict:
+    """Judge a trial by rules fixed beforehand: faults, evidence, the machine. Never by its speed. Pure."""
     if outcome.fault is not None:
         return Verdict(status="invalid", fault=outcome.fault)
     if evidence_policy == "require":
@@ -76,11 +86,8 @@ def settle(outcome: Outcome, *, evidence_policy: str) -> Verdict:
             if reason := judge(generation.evidence).fault:
                 kind, _, message = reason.partition(": ")
                 return Verdict(status="invalid", fault=Fault(kind=kind, message=message))
-    if outcome.hot_start is not None:
-        return Verdict(status="excluded", excluded_reason=f"hot_start: {outcome.hot_start}")
-    slept_s = outcome.wall_s - outcome.monotonic_s
-    if abs(slept_s) > SLEEP_LIMIT_S:
-        return Verdict(status="excluded", excluded_reason=f"clock: wall ran {slept_s:+.1f} s against monotonic")
+    if (why := excluded_reason(gate, outcome.circumstances)) is not None:
+        return Verdict(status="excluded", excluded_reason=why)
     return Verdict(status="done")
 
 
@@ -102,11 +109,13 @@ class Recorder:
     arm_ids: dict[str, str]
     environment_ids: dict[str, str] = field(default_factory=dict)  # by arm
     round_ids: dict[tuple[int, int], str] = field(default_factory=dict)
+    boot_id: str | None = None  # known once somebody runs it
 
     # ---- the run ----
 
     def take_lease(self, lease: Lease) -> None:
         """Say who runs it: a reader can then tell a live run from an interrupted one."""
+        self.boot_id = lease.boot_id
         self._update_run(
             status="running",
             runner_pid=lease.pid,
@@ -207,7 +216,7 @@ class Recorder:
 
     def save(self, outcome: Outcome, *, attempt: int, order: Sequence[str]) -> Verdict:
         """Commit one trial with all that belongs to it."""
-        verdict = settle(outcome, evidence_policy=self.plan.design.evidence)
+        verdict = settle(outcome, evidence_policy=self.plan.design.evidence, gate=self.plan.gate)
         with transaction(self.database) as session:
             session.add(self._trial(session, outcome, verdict, attempt=attempt, order=order))
         return verdict
@@ -219,7 +228,7 @@ class Recorder:
         thermal_before, thermal_reason = _number(outcome.before, "thermal_level")
         thermal_after, _ = _number(outcome.after, "thermal_level")
         power_source, power_reason = _words(outcome.before, "power_source")
-        levels = [level for level in (thermal_before, thermal_after) if level is not None]
+        thermal_max = hottest(outcome.circumstances)
         return models.Trial(
             run_id=self.run_id,
             arm_id=self.arm_ids[scheduled.arm],
@@ -233,21 +242,34 @@ class Recorder:
             started_at=outcome.started_at,
             wall_s=outcome.wall_s,
             monotonic_s=outcome.monotonic_s,
-            gate_wait_s=outcome.gate_wait_s,
+            gate_wait_s=outcome.passage.waited_s,
+            gate_state=outcome.passage.state,
+            gate_detail=_gate_detail(outcome.passage),
+            ordinal=self._next_ordinal(session),
+            boot_id=self.boot_id,
             status=verdict.status,
             error_kind=verdict.fault.kind if verdict.fault else None,
             error_message=verdict.fault.message if verdict.fault else None,
             excluded_reason=verdict.excluded_reason,
             thermal_before=None if thermal_before is None else int(thermal_before),
-            thermal_max=int(max(levels)) if levels else None,
+            thermal_max=None if thermal_max is None else int(thermal_max),
             thermal_after=None if thermal_after is None else int(thermal_after),
             thermal_reason=thermal_reason,
             power_source=power_source,
             power_reason=power_reason,
             log_path=outcome.log_path,
             generations=_generations(outcome.generations),
-            telemetry=[*_telemetry("before", outcome.before), *_telemetry("after", outcome.after)],
+            telemetry=[
+                *_telemetry("before", outcome.before),
+                *_telemetry("during", outcome.during),
+                *_telemetry("after", outcome.after),
+            ],
         )
+
+    def _next_ordinal(self, session: Session) -> int:
+        """The trial's place in time, counted: the wall clock may be set back meanwhile."""
+        last = session.scalar(select(func.max(models.Trial.ordinal)).where(models.Trial.run_id == self.run_id))
+        return 0 if last is None else last + 1
 
     def _round_id(
         self, session: Session, scheduled: ScheduledTrial, *, attempt: int, order: Sequence[str]
@@ -453,6 +475,14 @@ def _generation(position: int, prompt: Prompt, generation: Generation, first: Ge
         evidence=[models.Evidence(**asdict(sign)) for sign in generation.evidence],
         **asdict(measure(generation)),
     )
+
+
+def _gate_detail(passage: Passage) -> dict[str, Any]:
+    return {
+        "waited_for": dict(passage.waited_for),
+        "not_held": passage.hot_start,
+        "unreadable": dict(passage.unreadable),
+    }
 
 
 def _telemetry(phase: str, readings: Sequence[Reading]) -> list[models.Telemetry]:

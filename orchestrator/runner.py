@@ -9,13 +9,15 @@ import datetime as dt
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from orchestrator.crew import Crew, Member
 from orchestrator.errors import IncompleteError, InputError
 from orchestrator.evidence import judge
-from orchestrator.gate import Passage, wait
+from orchestrator.gate import OPEN, Gatekeeper, Passage
+from orchestrator.lookout import Lookout
+from orchestrator.measures import measure
 from orchestrator.plan import Arm, Plan, Prompt
 from orchestrator.progress import Remainder, Unit
 from orchestrator.recorder import Fault, Outcome, Recorder, Verdict
@@ -23,7 +25,7 @@ from orchestrator.schedule import ScheduledTrial
 from workers.errors import FaultKind, WorkerFault
 from workers.host import HostFacts
 from workers.protocol import Generate, Generation
-from workers.telemetry import Reading, read_machine, read_thermal_level
+from workers.telemetry import Reading
 
 PREFLIGHT_TOKENS = 8
 FAULTS_IN_A_ROW = 3  # after these an arm is parked
@@ -35,10 +37,19 @@ class Observer(Protocol):
     def preflight(self, arm: str, problem: str | None) -> None: ...
     def started(self, left: Remainder) -> None: ...
     def unit_started(self, unit: Unit) -> None: ...
+    def unit_replayed(self, unit: Unit) -> None: ...
     def trial_started(self, trial: ScheduledTrial) -> None: ...
     def waiting(self, text: str) -> None: ...
     def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None: ...
     def arm_dropped(self, arm: str, reason: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """Seconds: the wall's since the epoch, which may be set; monotonic ones, which stop while the machine sleeps."""
+
+    wall: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
 
 
 @dataclass(slots=True)
@@ -51,8 +62,10 @@ class Runner:
     crew: Crew
     host: HostFacts
     observer: Observer
-    readings: Callable[[], tuple[Reading, ...]] = read_machine
-    thermal_level: Callable[[], Reading] = read_thermal_level
+    lookout: Lookout = field(default_factory=Lookout)
+    keeper: Gatekeeper | None = None  # None: nothing is waited for
+    clocks: Clocks = field(default_factory=Clocks)
+    canaries: dict[str, float] = field(default_factory=dict)  # by arm: decode rate of its first one, cold
     dropped: set[str] = field(default_factory=set)
     faults_in_a_row: Counter[str] = field(default_factory=Counter)
 
@@ -67,10 +80,7 @@ class Runner:
             self._preflight()
             self.observer.started(left)
             for unit in left.units:
-                self.observer.unit_started(unit)
-                for trial in unit.trials:
-                    if trial.arm not in self.dropped:
-                        self._run_trial(trial, unit)
+                self._run_unit(unit)
         finally:
             self.crew.close()
 
@@ -124,7 +134,23 @@ class Runner:
 
     # ---- trials ----
 
-    def _run_trial(self, trial: ScheduledTrial, unit: Unit) -> None:
+    def _run_unit(self, unit: Unit) -> None:
+        """A round, again and whole as long as a rule leaves one of its trials out and the plan allows it."""
+        while True:
+            self.observer.unit_started(unit)
+            reasons = []
+            for trial in unit.trials:
+                if trial.arm not in self.dropped:
+                    reasons.append(self._run_trial(trial, unit).excluded_reason)
+            why = next((reason for reason in reasons if reason is not None), None)
+            if why is None or unit.attempt >= self.plan.gate.replays:
+                return
+            if unit.round is not None:
+                self.recorder.exclude_round(unit.round, reason=f"round_replayed: {why}")
+            unit = replace(unit, attempt=unit.attempt + 1)
+            self.observer.unit_replayed(unit)
+
+    def _run_trial(self, trial: ScheduledTrial, unit: Unit) -> Verdict:
         self.observer.trial_started(trial)
         arm = next(arm for arm in self.plan.arms if arm.name == trial.arm)
         try:
@@ -136,6 +162,7 @@ class Runner:
         verdict = self.recorder.save(outcome, attempt=unit.attempt, order=unit.order)
         self.observer.trial_ended(trial, verdict, outcome)
         self._count_faults(arm, verdict)
+        return verdict
 
     def _count_faults(self, arm: Arm, verdict: Verdict) -> None:
         if verdict.fault is None:
@@ -155,30 +182,37 @@ class Runner:
 
     def _measure(self, trial: ScheduledTrial, member: Member) -> Outcome:
         """Gate, readings, the trial itself, readings. A fault becomes part of the outcome."""
-        passage = self._pass_gate()
-        before = self.readings()
-        started_at, wall, monotonic = dt.datetime.now(dt.UTC), time.time(), time.monotonic()
         answered: list[tuple[Prompt, Generation]] = []
-        fault = None
+        fault, passage = None, OPEN
+        under_way: Prompt | None = None  # None: the canary
+        before: tuple[Reading, ...] | None = None
+        wall, monotonic = self.clocks.wall(), self.clocks.monotonic()
         try:
-            for prompt in self._prompts(trial):
+            passage = self._pass_gate(trial, member)
+            before = self._before(trial)
+            wall, monotonic = self.clocks.wall(), self.clocks.monotonic()
+            for prompt in [] if passage.skipped else self._prompts(trial):
+                under_way = prompt
                 answered += [(prompt, answer) for answer in self._ask(trial, prompt, member)]
         except WorkerFault as error:
             fault = _fault(error)
-            answered += [(prompt, answer) for answer in error.generations]
+            if under_way is not None:
+                answered += [(under_way, answer) for answer in error.generations]
             if not error.alive:
                 self.crew.members.pop(trial.arm, None)
+        wall_s, monotonic_s = self.clocks.wall() - wall, self.clocks.monotonic() - monotonic
+        during = self.lookout.since(monotonic)
         return Outcome(
             trial=trial,
-            started_at=started_at,
-            wall_s=time.time() - wall,
-            monotonic_s=time.monotonic() - monotonic,
-            gate_wait_s=passage.waited_s,
-            hot_start=passage.hot_start,
+            started_at=dt.datetime.fromtimestamp(wall, dt.UTC),
+            wall_s=wall_s,
+            monotonic_s=monotonic_s,
+            passage=passage,
             generations=answered,
             fault=fault,
-            before=before,
-            after=self.readings(),
+            before=self.lookout.latest() if before is None else before,
+            during=during,
+            after=self.lookout.read(),
             log_path=str(member.log_path),
         )
 
@@ -198,27 +232,51 @@ class Runner:
         by_id = {prompt.id: prompt for prompt in self.plan.prompts}
         return [by_id[key] for key in trial.prompt_ids]
 
-    def _pass_gate(self) -> Passage:
-        return wait(
-            self.plan.gate,
-            thermal_level=lambda: self.thermal_level().value,
-            clock=time.monotonic,
-            sleep=time.sleep,
-            notify=self.observer.waiting,
+    def _pass_gate(self, trial: ScheduledTrial, member: Member) -> Passage:
+        """Warm-ups need no gate: they are left out in any case."""
+        if self.keeper is None or trial.kind == "warmup":
+            self.lookout.read()
+            return OPEN
+        if not self.plan.gate.canary_tokens:
+            return self.keeper.wait()
+        return self.keeper.wait(canary=lambda: self._canary(trial, member))
+
+    def _before(self, trial: ScheduledTrial) -> tuple[Reading, ...]:
+        """The state at the gate, which has just been read, and the canary's speed where there is one."""
+        found = self.lookout.latest()
+        if self.keeper is None or (last := self.keeper.canary_ratio) is None or trial.kind == "warmup":
+            return found
+        return (*found, Reading(field="canary_ratio", value=last, source="a short decode over the arm's first one"))
+
+    def _canary(self, trial: ScheduledTrial, member: Member) -> float | None:
+        """The decode rate of a short fixed request over that of the arm's first one; None: too short to have one."""
+        first = self.plan.prompts[0]
+        request = Generate(
+            request_id=f"canary/{trial.sequence}",
+            turns=[[dict(message) for message in first.turns[0]]],
+            max_tokens=self.plan.gate.canary_tokens,
+            seed=self.plan.design.seed,
+            sequence=trial.sequence,
+            sequence_total=len(self.schedule),
+            prompt_class=first.prompt_class,
         )
+        rate_tps = measure(member.generate(request)[0]).decode_tps
+        if rate_tps is None:
+            return None
+        return rate_tps / self.canaries.setdefault(trial.arm, rate_tps)
 
     def _not_loaded(self, trial: ScheduledTrial, fault: WorkerFault) -> Outcome:
-        readings = self.readings()
+        readings = self.lookout.read()
         return Outcome(
             trial=trial,
-            started_at=dt.datetime.now(dt.UTC),
+            started_at=dt.datetime.fromtimestamp(self.clocks.wall(), dt.UTC),
             wall_s=0.0,
             monotonic_s=0.0,
-            gate_wait_s=0.0,
-            hot_start=None,
+            passage=OPEN,
             generations=[],
             fault=_fault(fault),
             before=readings,
+            during=(),
             after=readings,
             log_path=None,
         )

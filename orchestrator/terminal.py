@@ -45,6 +45,7 @@ class ProgressObserver:
         self._out = out
         self._started_s = time.monotonic()  # of the first trial, once there is one
         self._done = self._total = 0
+        self._waited_for = ""  # the newest reason, for lines instead of a live countdown
         self._bar = Progress(
             TextColumn("{task.description}", justify="left"),
             BarColumn(bar_width=16),
@@ -78,11 +79,20 @@ class ProgressObserver:
         if not self._out.is_terminal:
             self._out.print(Text(f"{what}{again}: {len(unit.trials)} trials, {self._eta()}"))
 
+    def unit_replayed(self, unit: Unit) -> None:
+        self._total += len(unit.trials)
+        self._bar.update(self._task, total=self._total)
+
     def trial_started(self, trial: ScheduledTrial) -> None:
+        self._waited_for = ""
         self._bar.update(self._task, note=f"{trial.label}  {self._eta()}")
 
     def waiting(self, text: str) -> None:
         self._bar.update(self._task, note=text)
+        reason = text.partition(" (")[0]  # without its countdown
+        if not self._out.is_terminal and reason != self._waited_for:
+            self._out.print(Text(f"waiting  {text}"))
+        self._waited_for = reason
 
     def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None:
         self._done += 1
@@ -113,6 +123,7 @@ class SilentObserver:
     def preflight(self, arm: str, problem: str | None) -> None: ...
     def started(self, left: Remainder) -> None: ...
     def unit_started(self, unit: Unit) -> None: ...
+    def unit_replayed(self, unit: Unit) -> None: ...
     def trial_started(self, trial: ScheduledTrial) -> None: ...
     def waiting(self, text: str) -> None: ...
     def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None: ...

@@ -16,13 +16,15 @@ from db.migrate import SCRIPTS, State, current, refuse_all_but_current, upgrade
 from tests.db.conftest import Database
 from tests.db.filling import fill
 
+HEAD = "0002"  # the newest revision of this version
+
 # A later revision of the kind that goes wrong: it recreates a parent table, which views and children refer to.
 _SECOND = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "9999"
+down_revision = "HEAD"
 branch_labels = None
 depends_on = None
 
@@ -32,7 +34,7 @@ def upgrade():
         batch.add_column(sa.Column("operator", sa.String()))
         batch.create_check_constraint("ck_run_rounds_natural", "rounds >= 0")
     op.execute("UPDATE run SET operator = 'nobody'")
-"""
+""".replace("HEAD", HEAD)
 _CHILDREN = ("arm", "round", "trial", "generation", "evidence", "telemetry", "audit", "comparison")
 
 
@@ -41,7 +43,7 @@ def later_scripts(tmp_path: Path) -> Path:
     """The revisions of a later version: ours and one more."""
     folder = tmp_path / "later" / "migrations"
     shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "0002_operator.py").write_text(_SECOND)
+    (folder / "versions" / "9999_operator.py").write_text(_SECOND)
     return folder
 
 
@@ -91,8 +93,8 @@ def test_upgrading_twice_changes_nothing(database: Database) -> None:
 
 def test_an_older_database_is_refused_with_the_command(database: Database, later_scripts: Path) -> None:
     version = current(database.url, scripts=str(later_scripts))
-    assert (version.state, version.revision, version.head) == (State.OLDER, "0001", "0002")
-    with pytest.raises(SchemaError, match="schema 0001, this interlace needs 0002; run `interlace db upgrade`"):
+    assert (version.state, version.revision, version.head) == (State.OLDER, HEAD, "9999")
+    with pytest.raises(SchemaError, match=f"schema {HEAD}, this interlace needs 9999; run `interlace db upgrade`"):
         refuse_all_but_current(version)
 
 
@@ -101,7 +103,7 @@ def test_an_upgrade_that_recreates_a_parent_keeps_its_children(database: Databas
     database.engine.dispose()
     before = _counts(database.path)
     assert all(before.values())
-    assert upgrade(database.url, scripts=str(later_scripts)).revision == "0002"
+    assert upgrade(database.url, scripts=str(later_scripts)).revision == "9999"
     assert _counts(database.path) == before
     with closing(sqlite3.connect(database.path)) as connection:
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -115,7 +117,7 @@ def test_an_upgrade_that_recreates_a_parent_keeps_its_children(database: Databas
 
 def test_our_code_refuses_the_database_that_a_later_version_upgraded(database: Database, later_scripts: Path) -> None:
     upgrade(database.url, scripts=str(later_scripts))
-    with pytest.raises(SchemaError, match="written by a newer interlace \\(schema 0002, this one knows 0001\\)"):
+    with pytest.raises(SchemaError, match=f"newer interlace \\(schema 9999, this one knows {HEAD}\\)"):
         upgrade(database.url)
 
 
@@ -128,7 +130,7 @@ def test_an_upgrade_that_goes_wrong_leaves_the_database_as_it_was(
     fill(database.engine)
     database.engine.dispose()
     before = database.path.read_bytes()
-    (later_scripts / "versions" / "0002_operator.py").write_text(f"{_SECOND}    {fault}\n")
+    (later_scripts / "versions" / "9999_operator.py").write_text(f"{_SECOND}    {fault}\n")
     with pytest.raises(
         (RuntimeError, SchemaError), match=r"half-way|broken references after the upgrade, which is undone"
     ):
@@ -150,8 +152,8 @@ def test_a_sound_database_passes(database: Database) -> None:
     fill(database.engine)
     found = check(database.url)
     assert found.ok
-    assert (found.problems, found.version.revision) == ((), "0001")
-    assert str(found) == f"{database.path}: schema 0001, current, sound"
+    assert (found.problems, found.version.revision) == ((), HEAD)
+    assert str(found) == f"{database.path}: schema {HEAD}, current, sound"
 
 
 def test_checking_changes_nothing(database: Database) -> None:

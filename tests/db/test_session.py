@@ -38,7 +38,7 @@ def test_a_fresh_database_is_made_with_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "c.db"
     open_database(f"sqlite:///{path}").dispose()
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT version_num FROM interlace_version").fetchone() == ("0001",)
+        assert connection.execute("SELECT version_num FROM interlace_version").fetchone() == ("0002",)
 
 
 @pytest.mark.parametrize(

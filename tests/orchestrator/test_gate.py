@@ -1,51 +1,203 @@
-from collections.abc import Callable, Iterator
+"""The gate on a fake clock: what it waits for, how long, and what becomes of a trial when its time is over."""
 
-from orchestrator.gate import Passage, wait
+from collections.abc import Callable
+
+import pytest
+
+from orchestrator.gate import Gatekeeper, Passage
 from orchestrator.plan import Gate
+from workers.sampling import Sample
+from workers.telemetry import Reading
+
+QUIET = {
+    "thermal_level": 0.0,
+    "power_source": "mains",
+    "cpu_cores_others": 0.1,
+    "gpu_ms_per_s_others": 2.0,
+    "vm_pressure": 1.0,
+    "stalled_memory_us": 0.0,
+    "swap_used_bytes": 1e9,
+}
+State = dict[str, float | str]
 
 
-class FakeClock:
-    def __init__(self) -> None:
-        self.now = 0.0
+class Machine:
+    """A machine whose state is a function of the time, looked at once a second for the last minute."""
 
-    def __call__(self) -> float:
+    def __init__(self, state: Callable[[float], State]) -> None:
+        self.now = 1000.0
+        self._state = state
+        self.said: list[str] = []
+
+    def clock(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
+    def samples(self) -> list[Sample]:
+        return [_sample(self.now - back, self._state(self.now - back - 1000.0)) for back in range(60, -1, -1)]
 
-def passage(gate: Gate, levels: Callable[[], float | None], said: list[str] | None = None) -> Passage:
-    clock = FakeClock()
-    return wait(
-        gate, thermal_level=levels, clock=clock, sleep=clock.sleep, notify=(said if said is not None else []).append
-    )
-
-
-def from_list(values: list[float | None]) -> Callable[[], float | None]:
-    items: Iterator[float | None] = iter(values)
-    return lambda: next(items)
-
-
-def test_a_cool_machine_passes_at_once() -> None:
-    assert passage(Gate(), lambda: 0) == Passage(waited_s=0.0, hot_start=None)
+    def keeper(self, gate: Gate, *, platform: str = "darwin") -> Gatekeeper:
+        return Gatekeeper(
+            gate=gate,
+            samples=self.samples,
+            clock=self.clock,
+            sleep=self.sleep,
+            notify=self.said.append,
+            platform=platform,
+        )
 
 
-def test_a_machine_without_a_thermal_level_passes() -> None:
-    assert passage(Gate(), lambda: None).hot_start is None
+def _sample(at_s: float, state: State) -> Sample:
+    readings = [
+        Reading(field=name, value_text=value) if isinstance(value, str) else Reading(field=name, value=value)
+        for name, value in state.items()
+    ]
+    return Sample(at_s=at_s, readings=tuple(readings))
 
 
-def test_it_waits_until_the_level_falls_and_says_what_it_waits_for() -> None:
-    said: list[str] = []
-    assert passage(Gate(), from_list([2, 1, 0]), said) == Passage(waited_s=2.0, hot_start=None)
-    assert said == ["thermal level 2, waiting for 0", "thermal level 1, waiting for 0"]
+def always(**changes: float | str) -> Callable[[float], State]:
+    return lambda _: QUIET | changes
+
+
+def until(end_s: float, **changes: float | str) -> Callable[[float], State]:
+    """Disturbed until so many seconds after the start."""
+    return lambda at_s: QUIET | changes if at_s < end_s else QUIET
+
+
+def test_a_quiet_machine_passes_at_once() -> None:
+    passage = Machine(always()).keeper(Gate()).wait()
+    assert (passage.waited_s, passage.state, passage.unreadable) == (0.0, "open", {})
+
+
+def test_a_machine_that_tells_nothing_passes_with_the_reasons() -> None:
+    def mute(_: float) -> State:
+        return {}
+
+    passage = Machine(mute).keeper(Gate()).wait()
+    assert passage.state == "open"
+    assert set(passage.unreadable) == set(QUIET)
+    assert passage.unreadable["thermal_level"] == "not read on this platform"
+
+
+def test_the_reason_that_a_reading_gives_is_the_one_stored() -> None:
+    reading = Reading(field="thermal_level", reason="no thermal zones here")
+    keeper = Machine(always()).keeper(Gate())
+    keeper.samples = lambda: [Sample(at_s=1000.0, readings=(reading,))]
+    assert keeper.wait().unreadable["thermal_level"] == "no thermal zones here"
+
+
+def test_heat_is_waited_for_until_it_has_been_gone_for_half_a_minute() -> None:
+    machine = Machine(until(12, thermal_level=2.0))
+    passage = machine.keeper(Gate()).wait()
+    assert passage.state == "waited"
+    assert passage.waited_s == pytest.approx(12 + 30, abs=2)
+    assert passage.waited_for == {"thermal_level": pytest.approx(passage.waited_s)}
+    assert machine.said[0] == "thermal level 2, waiting for 0 for 30 s (420 s left)"
+    assert machine.said[1] == "thermal level 2, waiting for 0 for 30 s (419 s left)"
 
 
 def test_a_machine_that_stays_hot_starts_after_the_time_out_and_is_marked() -> None:
-    result = passage(Gate(timeout_s=5), lambda: 3)
-    assert result.waited_s == 5.0
-    assert result.hot_start == "thermal level 3 above 0 after 5 s"
+    passage = Machine(always(thermal_level=3.0)).keeper(Gate()).wait()
+    assert passage.waited_s == 420.0
+    assert passage.hot_start == "thermal level 3, waiting for 0 for 30 s after 420 s"
+    assert (passage.state, passage.hot_kinds, passage.skipped) == ("hot_start", ("heat",), False)
+
+
+def test_or_is_skipped_by_choice() -> None:
+    passage = Machine(always(thermal_level=3.0)).keeper(Gate(on_timeout="skip")).wait()
+    assert (passage.state, passage.skipped) == ("skipped", True)
+
+
+def test_every_trial_waits_for_heat_again() -> None:
+    keeper = Machine(always(thermal_level=1.0)).keeper(Gate(timeout_s=60))
+    assert [keeper.wait().waited_s for _ in range(3)] == [60.0, 60.0, 60.0]
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "says"),
+    [
+        ({"cpu_cores_others": 1.5}, "others use 1.5 cores, waiting for 0.5"),
+        ({"gpu_ms_per_s_others": 300.0}, "others use 300 ms/s of the GPU, waiting for 60"),
+        ({"vm_pressure": 2.0}, "memory pressure 2, waiting for 1"),
+        ({"stalled_memory_us": 500_000.0}, "tasks wait for memory 50% of the time, waiting for 1%"),
+        ({"power_source": "battery"}, "power from battery, waiting for mains"),
+    ],
+)
+def test_each_condition_says_what_it_sees_and_wants(disturbed: State, says: str) -> None:
+    machine = Machine(until(20, **disturbed))
+    passage = machine.keeper(Gate()).wait()
+    assert machine.said[0].startswith(says)
+    assert passage.state == "waited"
+    assert list(passage.waited_for) == list(disturbed)
+
+
+def test_a_power_mode_is_waited_for_where_one_is_named() -> None:
+    machine = Machine(always(power_mode="low"))
+    assert machine.keeper(Gate()).wait().state == "open"
+    passage = machine.keeper(Gate(power_mode="high", timeout_s=3)).wait()
+    assert passage.hot_start == "power mode low, waiting for high after 3 s"
+
+
+def test_swap_must_not_grow() -> None:
+    machine = Machine(lambda at_s: QUIET | {"swap_used_bytes": 1e9 + 1e7 * min(at_s, 8.0)})
+    passage = machine.keeper(Gate()).wait()
+    assert list(passage.waited_for) == ["swap_used_bytes"]
+    assert 8 < passage.waited_s < 15
+
+
+def test_a_load_is_its_mean_over_the_window() -> None:
+    """One busy second in five is no reason to wait."""
+    blip = Machine(lambda at_s: QUIET | {"cpu_cores_others": 2.0 if int(at_s) % 5 == 0 else 0.0})
+    assert blip.keeper(Gate()).wait().state == "open"
+
+
+def test_on_a_shared_machine_other_load_holds_the_whole_run_up_for_20_seconds_at_most() -> None:
+    keeper = Machine(always(cpu_cores_others=2.0)).keeper(Gate(), platform="linux")
+    passages = [keeper.wait() for _ in range(50)]
+    assert [passage.waited_s for passage in passages[:5]] == [5.0, 5.0, 5.0, 5.0, 0.0]
+    assert sum(passage.waited_s for passage in passages) == 20.0
+    assert {passage.hot_kinds for passage in passages} == {("busy",)}
+
+
+def test_on_a_mac_it_waits_as_for_heat_and_both_are_settings() -> None:
+    assert Machine(always(cpu_cores_others=2.0)).keeper(Gate()).wait().waited_s == 420.0
+    gate = Gate(busy_timeout_s=7, busy_budget_s=10)
+    keeper = Machine(always(cpu_cores_others=2.0)).keeper(gate)
+    assert [keeper.wait().waited_s for _ in range(3)] == [7.0, 3.0, 0.0]
+
+
+def test_the_canary_holds_up_a_machine_that_is_slower_than_cold() -> None:
+    ratios = iter([0.90, 0.95, 0.98])
+    machine = Machine(always())
+    keeper = machine.keeper(Gate(canary_tokens=16))
+    passage = keeper.wait(canary=lambda: next(ratios))
+    assert machine.said[0].startswith("the canary runs at 90.0% of its cold speed, waiting for 97%")
+    assert passage.waited_s == 20.0  # a canary every ten seconds, not with every look
+    assert keeper.canary_ratio == 0.98
+
+
+def test_a_canary_that_cannot_tell_passes() -> None:
+    passage = Machine(always()).keeper(Gate(canary_tokens=1)).wait(canary=lambda: None)
+    assert passage.state == "open"
+    assert "canary" in passage.unreadable
 
 
 def test_cooldown_comes_first() -> None:
-    assert passage(Gate(cooldown_s=30), lambda: 0).waited_s == 30.0
+    assert Machine(always()).keeper(Gate(cooldown_s=30)).wait().waited_s == 30.0
+
+
+def test_nothing_is_waited_for_where_every_condition_is_off() -> None:
+    off = Gate(
+        thermal_level_max=None,
+        power_source="any",
+        cpu_cores_others_max=None,
+        gpu_ms_per_s_others_max=None,
+        vm_pressure_max=None,
+        memory_stalled_max=None,
+        swap_growth_bytes_max=None,
+        timeout_s=0.0,
+    )
+    awful = always(thermal_level=4.0, power_source="battery", cpu_cores_others=9.0, vm_pressure=4.0)
+    assert Machine(awful).keeper(off).wait() == Passage()
