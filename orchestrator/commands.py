@@ -104,6 +104,7 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
     weights = find_weights(composed.plan)
     refuse_what_does_not_fit(composed.plan)
     url = database_url(composed.db_url)
+    check_machine(composed.plan, database_path(url))
     database = open_database(url)
     if not quiet:
         schedule = build_schedule(composed.plan)
@@ -125,6 +126,7 @@ def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet:
     recorder = reopen_run(database, plan, run_id)
     recorder.refuse_if_held()
     recorder.refuse_other_weights(find_weights(plan))
+    check_machine(plan, Path(database.url.database or "."))
     return _execute(recorder, fail_on=fail_on, quiet=quiet)
 
 
@@ -154,6 +156,28 @@ def _execute(recorder: "Recorder", *, fail_on: Sequence[str], quiet: bool) -> in
     return _audit_and_show(recorder.database, recorder.plan, run_id, fail_on=fail_on, style="table")
 
 
+def check_machine(plan: Plan, database: Path) -> None:
+    """Make this machine ready for a run: end what earlier ones left, refuse what stands in the way.
+
+    Raises:
+        RefusedError: a process that may be a leftover, or a battery.
+    """
+    from dataclasses import replace
+
+    from orchestrator.readiness import clear_leftovers, journal_beside, refuse_battery
+    from orchestrator.residency import is_simulated
+    from workers.telemetry import read_machine
+
+    measured = not all(is_simulated(arm) for arm in plan.arms)
+    gate = plan.gate if measured else replace(plan.gate, orphans="report", power_source="any")
+    clear_leftovers(journal_beside(database), gate, _warn)
+    refuse_battery(gate, read_machine())
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"interlace: {text}\n")
+
+
 def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     """Run what is left of a stored run.
 
@@ -163,10 +187,12 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     from orchestrator.crew import Crew
     from orchestrator.preparation import find_weights
     from orchestrator.progress import remainder
+    from orchestrator.readiness import journal_beside
     from orchestrator.runner import Runner
     from orchestrator.schedule import build_schedule
     from orchestrator.watching import watched
     from workers.host import current_lease, read_host
+    from workers.settling import wait_until_settled
 
     plan = recorder.plan
     schedule = build_schedule(plan)
@@ -179,12 +205,15 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     recorder.take_lease(current_lease())
     log_dir = recorder.log_dir()
     log_dir.mkdir(parents=True, exist_ok=True)
+    weights = find_weights(plan)
     crew = Crew(
         run_id=recorder.run_id,
         log_dir=log_dir,
         deadlines=plan.design.deadlines,
         swap=plan.design.residency == "swap",
-        weights={name: found.for_worker for name, found in find_weights(plan).items()},
+        weights={name: found.for_worker for name, found in weights.items()},
+        journal_path=journal_beside(Path(recorder.database.url.database or ".")),
+        settle=None if recorder.simulated else lambda: wait_until_settled(plan.gate.settle_s),
     )
     with watched(plan, observer.waiting) as (lookout, keeper):
         Runner(
@@ -196,6 +225,7 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
             observer=observer,
             lookout=lookout,
             keeper=keeper,
+            planned_bytes={name: found.planned_bytes for name, found in weights.items()},
             dropped=set(stored.dropped),
         ).run(left)
 

@@ -11,7 +11,6 @@ from workers.errors import WorkerFault
 from workers.process import WorkerProcess, WorkerSpec
 from workers.protocol import Generate, Generation, Hello, Load, Loaded
 
-JOURNAL_NAME = "workers.jsonl"
 # Of an engine's configuration: who it is, its other weights, and the interpreter that runs it.
 NOT_SETTINGS = ("_target_", "name", "draft", "python")
 
@@ -55,6 +54,8 @@ class Crew:
     deadlines: Deadlines
     swap: bool
     weights: Mapping[str, Weights]  # by arm
+    journal_path: Path
+    settle: Callable[[], object] | None = None  # called between one swapped arm's end and the next one's load
     members: dict[str, Member] = field(default_factory=dict)
 
     def member(self, arm: Arm, *, on_load: Callable[[Member], None]) -> Member:
@@ -65,8 +66,10 @@ class Crew:
         """
         if arm.name in self.members:
             return self.members[arm.name]
-        if self.swap:
+        if self.swap and self.members:
             self.close()
+            if self.settle is not None:
+                self.settle()
         member = self._load(arm)
         self.members[arm.name] = member
         try:
@@ -82,7 +85,7 @@ class Crew:
                 run_id=self.run_id,
                 arm=arm.name,
                 log_path=self.log_dir / f"{_file_name(arm.name)}.log",
-                journal_path=self.log_dir / JOURNAL_NAME,
+                journal_path=self.journal_path,
                 python=arm.engine.get("python") or sys.executable,
                 environment=arm.engine.get("environment") or {},
             )

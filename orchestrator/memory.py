@@ -17,6 +17,8 @@ PROCESS_OVERHEAD_BYTES = 600_000_000
 # recommendation can be read, two thirds of the memory is what a run may count on.
 SHARE_OF_MEMORY = 2 / 3
 
+LOAD_TOLERANCE = 0.10  # above this share a difference between planned and measured weights is reported
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSize:
@@ -91,6 +93,22 @@ def arm_memory(
         draft_bytes=0 if draft is None else draft.weights_bytes,
         kv_cache_bytes=_sum(caches),
         overhead_bytes=overhead_bytes,
+    )
+
+
+def load_note(*, planned_bytes: int | None, measured_bytes: int | None) -> str | None:
+    """How the memory after loading differs from the weights that were planned; None: hardly, or unknown.
+
+    Weights only: the cache is not there yet, and the plan's overhead is an allowance, not a prediction.
+    """
+    if not planned_bytes or measured_bytes is None:
+        return None
+    share = measured_bytes / planned_bytes - 1
+    if abs(share) <= LOAD_TOLERANCE:
+        return None
+    return (
+        f"{measured_bytes / 1e9:.2f} GB are in use after loading, {share:+.0%} against the planned weights of"
+        f" {planned_bytes / 1e9:.2f} GB"
     )
 
 

@@ -21,6 +21,12 @@ class ArmWeights:
     target: CheckpointInfo | None
     draft: CheckpointInfo | None
 
+    @property
+    def planned_bytes(self) -> int | None:
+        """Of the weights, the draft's included; None: unknown."""
+        known = [each.weights_bytes for each in (self.target, self.draft) if each is not None]
+        return sum(each for each in known if each is not None) if known and None not in known else None
+
 
 def find_weights(plan: Plan) -> dict[str, ArmWeights]:
     """Every arm's checkpoints, found and their headers read.

@@ -69,6 +69,15 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadMemory:
+    """An arm's memory after loading, beside the plan's."""
+
+    planned_bytes: int | None  # weights, draft included
+    footprint_bytes: int | None  # of the worker's process
+    note: str | None  # None: as planned, or unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What became of a trial: its status and, unless done, why."""
 
@@ -110,6 +119,11 @@ class Recorder:
     environment_ids: dict[str, str] = field(default_factory=dict)  # by arm
     round_ids: dict[tuple[int, int], str] = field(default_factory=dict)
     boot_id: str | None = None  # known once somebody runs it
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nothing of this run is measured."""
+        return all(is_simulated(arm) for arm in self.plan.arms)
 
     # ---- the run ----
 
@@ -187,7 +201,9 @@ class Recorder:
 
     # ---- arms ----
 
-    def arm_loaded(self, arm: Arm, hello: Hello, loaded: Loaded, host: HostFacts) -> None:
+    def arm_loaded(
+        self, arm: Arm, hello: Hello, loaded: Loaded, host: HostFacts, *, memory: "LoadMemory | None" = None
+    ) -> None:
         """What loading showed: versions, widths, memory. Sets the arm's fingerprint."""
         with transaction(self.database) as session:
             environment = _environment(session, hello, host)
@@ -198,6 +214,9 @@ class Recorder:
             row.engine_setting = loaded.engine_setting
             row.load_s = loaded.load_s
             row.active_memory_bytes = loaded.active_memory_bytes
+            if memory is not None:
+                row.planned_weights_bytes, row.footprint_bytes = memory.planned_bytes, memory.footprint_bytes
+                row.memory_note = memory.note
             digests = [
                 session.get_one(models.Checkpoint, key).digest
                 for key in (row.checkpoint_id, row.draft_checkpoint_id)

@@ -8,7 +8,7 @@ early, and what is stored then can be resumed.
 import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -18,12 +18,14 @@ from orchestrator.evidence import judge
 from orchestrator.gate import OPEN, Gatekeeper, Passage
 from orchestrator.lookout import Lookout
 from orchestrator.measures import measure
+from orchestrator.memory import load_note
 from orchestrator.plan import Arm, Plan, Prompt
 from orchestrator.progress import Remainder, Unit
-from orchestrator.recorder import Fault, Outcome, Recorder, Verdict
+from orchestrator.recorder import Fault, LoadMemory, Outcome, Recorder, Verdict
 from orchestrator.schedule import ScheduledTrial
 from workers.errors import FaultKind, WorkerFault
 from workers.host import HostFacts
+from workers.orphans import held_bytes
 from workers.protocol import Generate, Generation
 from workers.telemetry import Reading
 
@@ -42,6 +44,7 @@ class Observer(Protocol):
     def waiting(self, text: str) -> None: ...
     def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None: ...
     def arm_dropped(self, arm: str, reason: str) -> None: ...
+    def noted(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,8 @@ class Runner:
     keeper: Gatekeeper | None = None  # None: nothing is waited for
     clocks: Clocks = field(default_factory=Clocks)
     canaries: dict[str, float] = field(default_factory=dict)  # by arm: decode rate of its first one, cold
+    planned_bytes: Mapping[str, int | None] = field(default_factory=dict)  # by arm: weights, draft included
+    memory_noted: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     faults_in_a_row: Counter[str] = field(default_factory=Counter)
 
@@ -124,13 +129,23 @@ class Runner:
 
     def _loaded(self, arm: Arm, member: Member) -> None:
         """A model that was just loaded is recorded and warmed up, whenever that happens."""
-        self.recorder.arm_loaded(arm, member.hello, member.loaded, self.host)
+        self.recorder.arm_loaded(arm, member.hello, member.loaded, self.host, memory=self._load_memory(arm, member))
         for trial in self.schedule:
             if trial.kind == "warmup" and trial.arm == arm.name:
                 outcome = self._measure(trial, member)
                 self.recorder.save(outcome, attempt=0, order=())
                 if outcome.fault is not None:
                     raise WorkerFault(FaultKind(outcome.fault.kind), outcome.fault.message)
+
+    def _load_memory(self, arm: Arm, member: Member) -> LoadMemory:
+        """Reported once an arm: swapped arms load many times."""
+        planned, pid = self.planned_bytes.get(arm.name), member.process.pid
+        note = load_note(planned_bytes=planned, measured_bytes=member.loaded.active_memory_bytes)
+        if note is not None and arm.name not in self.memory_noted:
+            self.memory_noted.add(arm.name)
+            self.observer.noted(f"{arm.name}: {note}")
+        held = None if pid is None or member.loaded.simulated else held_bytes(pid)
+        return LoadMemory(planned_bytes=planned, footprint_bytes=held, note=note)
 
     # ---- trials ----
 

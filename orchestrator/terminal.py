@@ -105,6 +105,9 @@ class ProgressObserver:
     def arm_dropped(self, arm: str, reason: str) -> None:
         self._out.print(Text(f"parked   {arm}: {reason}"))
 
+    def noted(self, text: str) -> None:
+        self._out.print(Text(f"note     {text}"))
+
     def _eta(self) -> str:
         if self._done == 0:
             return "time left not known yet"
@@ -128,3 +131,4 @@ class SilentObserver:
     def waiting(self, text: str) -> None: ...
     def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None: ...
     def arm_dropped(self, arm: str, reason: str) -> None: ...
+    def noted(self, text: str) -> None: ...

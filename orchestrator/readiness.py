@@ -1,0 +1,76 @@
+"""Before a run: is the machine fit to start?
+
+What earlier runs left here is ended where it is surely ours; what only looks like it stands in the way, as does a
+battery where mains power is wanted.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orchestrator.errors import RefusedError
+from orchestrator.plan import Gate
+from workers.orphans import Orphan, Suspect, end_orphans, find_leftovers
+from workers.telemetry import Reading
+
+GRACE_S = 5.0  # after each signal
+STATE_FOLDER, JOURNAL_NAME = "state", "workers.jsonl"
+
+
+def journal_beside(database: Path) -> Path:
+    """The journal of all runs of one database."""
+    return database.parent / STATE_FOLDER / JOURNAL_NAME
+
+
+def clear_leftovers(journal: Path, gate: Gate, say: Callable[[str], None], *, grace_s: float = GRACE_S) -> None:
+    """End the orphans of earlier runs, and refuse to start beside what may be one.
+
+    Args:
+        say: told of each orphan that was ended, with the memory that it held.
+
+    Raises:
+        RefusedError: an orphan that no signal ends, or a suspect; with its pid, its memory and the remedy.
+    """
+    found = find_leftovers(journal, large_bytes=int(gate.orphan_bytes))
+    survivors = end_orphans(found.orphans, grace_s=grace_s, journal=journal)
+    for orphan in found.orphans:
+        if orphan not in survivors:
+            say(f"ended a leftover: {describe_orphan(orphan)}")
+    if survivors:
+        raise RefusedError(
+            f"{describe_orphan(survivors[0])} survives SIGKILL: restart the machine, for its memory stays taken"
+        )
+    for suspect in found.suspects:
+        if gate.orphans == "block":
+            raise RefusedError(
+                f"{describe_suspect(suspect)}: end it (kill {suspect.pid}) if it is a leftover,"
+                " or say gate.orphans=report"
+            )
+        say(f"may be a leftover: {describe_suspect(suspect)}")
+
+
+def refuse_battery(gate: Gate, readings: Sequence[Reading]) -> None:
+    """A run that wants mains power does not start on a battery. What cannot be read passes.
+
+    Raises:
+        RefusedError: with the remedy.
+    """
+    source = next((each.value_text for each in readings if each.field == "power_source"), None)
+    if gate.power_source == "mains" and source not in (None, "mains"):
+        raise RefusedError(f"power comes from {source}: plug in, or say gate.power_source=any")
+
+
+def describe_orphan(orphan: Orphan) -> str:
+    """One line: who it is, whose it was, what it holds."""
+    return (
+        f"process {orphan.pid} ({orphan.title}), arm {orphan.arm} of run {orphan.run_id},"
+        f" held {_memory(orphan.memory_bytes)}"
+    )
+
+
+def describe_suspect(suspect: Suspect) -> str:
+    """One line: who it is, why it is suspected, what it holds."""
+    return f"process {suspect.pid} ({suspect.title}) {suspect.why}, holds {_memory(suspect.memory_bytes)}"
+
+
+def _memory(held_bytes: int | None) -> str:
+    return "unknown memory" if held_bytes is None else f"{held_bytes / 1e9:.2f} GB"
