@@ -71,6 +71,27 @@ def judge_request(preset: Preset, seen: Seen, *, mechanism: str | None) -> Evide
     return _absent(mechanism, preset, seen)
 
 
+def decided(preset: Preset, seen: Seen, *, mechanism: str | None) -> bool:
+    """Whether some sign has already spoken for or against what was requested: nothing more need be waited for."""
+    speaking = (match.sign for match in find(preset, seen) if match.holds)
+    silent = ("not_evidence", "useful")
+    return any(sign.meaning not in silent and sign.mechanism in (mechanism, ANY) for sign in speaking)
+
+
+def explain(preset: Preset, lines: Sequence[str], *, mechanism: str) -> str | None:
+    """The newest line, of the load or of an earlier request, that says why the mechanism does not run.
+
+    It explains why a request left no sign of its own; evidence it is not.
+    """
+    against = [sign for sign in preset.signs if sign.where == "log" and sign.meaning == "fell_back"]
+    applicable = [sign for sign in against if sign.mechanism in (mechanism, ANY)]
+    for sign in applicable:  # in the catalogue's order: the cause before what follows from it
+        for line in reversed(lines):
+            if (matched := sign.expression.search(line)) is not None:
+                return _from(line, matched)
+    return None
+
+
 def lookup(body: Any, path: str, *, model: str = "") -> Any:
     """The value at a path such as `a.b[id={model}].c`; None where it does not lead anywhere.
 
@@ -135,7 +156,12 @@ def _match_log(sign: Sign, lines: Sequence[str]) -> Match | None:
     counts = each[-1]
     if sign.sum:
         counts = {name: sum(one.get(name, 0) for one in each) for name in {key for one in each for key in one}}
-    return Match(sign=sign, text=found[-1][0].strip()[:_SHOWN], counts=counts, holds=_holds(sign, counts))
+    return Match(sign=sign, text=_from(*found[-1]), counts=counts, holds=_holds(sign, counts))
+
+
+def _from(line: str, matched: re.Match[str]) -> str:
+    """The line from the sign on, without the log's own dates and levels."""
+    return line[matched.start() :].strip()[:_SHOWN]
 
 
 def _match_body(sign: Sign, before: Any, body: Any, model: str) -> Match | None:

@@ -193,11 +193,7 @@ class Client:
         text = _body(response)
         said = _said(text)
         if response.status_code != httpx.codes.OK:
-            raise EngineError(
-                kind_of(said, FaultKind.generation_failed),
-                f"{self.url}: HTTP {response.status_code}: {said}",
-                remedy=_STATUS_REMEDIES.get(response.status_code, ""),
-            )
+            raise StatusError(self.url, response.status_code, said)
         if encoding != "identity":
             raise EngineError(FaultKind.generation_failed, f"{self.url} sends {encoding}, although it was told not to")
         if said != text[:_SHOWN]:  # an error after HTTP 200, without a stream
@@ -214,6 +210,15 @@ class Unreachable(EngineError):
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(FaultKind.generation_failed, message, remedy=remedy)
+
+
+class StatusError(EngineError):
+    """The server refused the request, in words of its own."""
+
+    def __init__(self, url: str, status: int, said: str) -> None:
+        kind = kind_of(said, FaultKind.generation_failed)
+        super().__init__(kind, f"{url}: HTTP {status}: {said}", remedy=_STATUS_REMEDIES.get(status, ""))
+        self.status = status
 
 
 class _Connection:

@@ -1,0 +1,124 @@
+"""`dflash serve` of dflash-mlx, in an environment of its own. Whether a request drafted, its /metrics say afterwards.
+
+Its banner promises speculation whatever follows. Requests below `fastpath_max_tokens` run plain decoding; 0 sends none
+there, so that a short warm-up is judged like a long answer.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.engines.base import LoadInfo, parse_settings
+from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
+from workers.errors import EngineError, FaultKind
+from workers.http.answer import Answer
+from workers.server_process import HOST, ServerSpec
+
+_START = "from dflash_mlx.cli import main; main()"  # its script's name belongs to another package as well
+_VERIFY_MODES = ("dflash", "adaptive", "ddtree", "off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See conf.schema.DflashServerConfig."""
+
+    attach: str | None = None
+    log_file: str | None = None
+    server_python: str | None = None
+    block_size: int | None = None
+    verify_mode: str = "dflash"
+    draft_bits: int | None = None
+    draft_group_size: int = 64
+    prefix_cache: bool = True
+    prefix_cache_bytes: int | None = None
+    max_context: int | None = None
+    fastpath_max_tokens: int = 0
+    ready_s: float = 900.0
+    first_token_s: float = 600.0
+    idle_s: float = 60.0
+
+
+class DflashServer(LaunchedEngine):
+    """See the module."""
+
+    preset_name = "dflash_mlx"
+    title = "dflash serve"
+    model = "default_model"
+    mechanism = "dflash"
+    _trained_block: int | None = None
+
+    def _settings(self) -> Settings:
+        own = parse_settings(Settings, self.settings, engine="dflash_server")
+        problem = None
+        if own.block_size is not None and own.block_size < 2:
+            problem = f"block_size {own.block_size} drafts nothing: give at least 2"
+        elif own.verify_mode not in _VERIFY_MODES:
+            problem = f"verify_mode {own.verify_mode!r}: one of {', '.join(_VERIFY_MODES)}"
+        elif self._sampling.ignore_eos:
+            problem = "the server cannot ignore the end of the text: set sampling.ignore_eos=false"
+        if problem is not None:
+            raise EngineError(FaultKind.unsupported_setting, f"engine dflash_server: {problem}")
+        return own
+
+    def _open(self) -> LoadInfo:
+        self._settings()
+        return super()._open()
+
+    def _command(self, port: int, folder: Path) -> ServerSpec:
+        own = self._settings()
+        python = own.server_python or sys.executable
+        self.server_version = require_installed(python, "dflash-mlx", install="pip install dflash-mlx")["dflash-mlx"]
+        if self.draft is None:
+            raise EngineError(FaultKind.unsupported_setting, "engine dflash_server has no draft: set engine.draft")
+        model, _ = served_folder(self.checkpoint, folder)
+        self._use_tokenizer(model)
+        draft = Path(str(self.draft.get("path") or self.draft.get("hub_id")))
+        self._trained_block = _trained_block(draft)
+        command = [python, "-c", _START, "serve", "--model", str(model), "--draft-model", str(draft)]
+        command += ["--host", HOST, "--port", str(port), "--verify-mode", own.verify_mode]
+        command += ["--fastpath-max-tokens", str(own.fastpath_max_tokens)]
+        command += self._cache_options(own)
+        if own.block_size is not None:
+            command += ["--verify-len-cap", str(own.block_size)]
+        command += ["--draft-quant", "none" if own.draft_bits is None else _quant(own)]
+        if own.max_context is not None:
+            command += ["--dflash-max-ctx", str(own.max_context)]
+        # Caches below the home folder would live on from one arm to the next.
+        environment = {"PYTHONSAFEPATH": "1", "XDG_CACHE_HOME": str(folder / "cache")}
+        return ServerSpec(title=self.title, command=command, port=port, environment=environment, folder=folder)
+
+    def _cache_options(self, own: Settings) -> list[str]:
+        if not own.prefix_cache:
+            return ["--no-prefix-cache", "--prompt-cache-size", "0"]
+        if own.prefix_cache_bytes is None:
+            return ["--prefix-cache"]
+        return ["--prefix-cache", "--prefix-cache-max-bytes", str(own.prefix_cache_bytes)]
+
+    def _widths(self) -> Widths:
+        width = self._settings().block_size or self._trained_block
+        if width is None:
+            return Widths(engine_setting={"verify_len_cap": None})
+        if self._trained_block is not None:
+            width = min(width, self._trained_block)  # a longer block is cut to the trained one
+        return Widths(drafted_per_step=width - 1, engine_setting={"verify_len_cap": width})
+
+    def _after_ready(self, first: Answer) -> Sequence[str]:
+        notes = [] if self.server_version is None else [f"server: dflash-mlx {self.server_version}"]
+        if self._sampling.temperature > 0:
+            notes.append("at a temperature above 0 this server decodes plainly: no request will show drafting")
+        return notes
+
+
+def _quant(own: Settings) -> str:
+    return f"w{own.draft_bits}:gs{own.draft_group_size}"
+
+
+def _trained_block(draft: Path) -> int | None:
+    """The block that the draft was trained on, where it is a folder here."""
+    config = draft / "config.json"
+    if not config.is_file():
+        return None
+    found = json.loads(config.read_text(encoding="utf-8")).get("block_size")
+    return found if isinstance(found, int) else None

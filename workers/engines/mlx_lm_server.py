@@ -1,0 +1,92 @@
+"""`mlx_lm.server` without a draft: mlx-lm as its users reach it, over HTTP."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.engines.base import LoadInfo, parse_settings
+from workers.engines.server_common import TEXT_PATH
+from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
+from workers.errors import EngineError, FaultKind
+from workers.http.answer import Answer
+from workers.http.client import Reply
+from workers.server_process import HOST, ServerSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See conf.schema.MlxLmServerConfig."""
+
+    attach: str | None = None
+    log_file: str | None = None
+    server_python: str | None = None
+    prefix_cache: bool = True
+    prefill_step_size: int = 2048
+    kv_bits: int | None = None
+    kv_group_size: int = 64
+    quantized_kv_start: int = 5000
+    ready_s: float = 900.0
+    first_token_s: float = 600.0
+    idle_s: float = 60.0
+
+
+class MlxLmServer(LaunchedEngine):
+    """See the module."""
+
+    preset_name = "mlx_lm_server"
+    title = "mlx_lm.server"
+    model = "default_model"  # the one it was started with
+
+    def _settings(self) -> Settings:
+        return parse_settings(Settings, self.settings, engine="mlx_lm_server")
+
+    def _open(self) -> LoadInfo:
+        if self._sampling.ignore_eos:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"sampling {self._sampling.name}: mlx_lm.server cannot ignore the end of the text",
+                remedy="set sampling.ignore_eos=false",
+            )
+        return super()._open()
+
+    def _python(self) -> str:
+        return self._settings().server_python or sys.executable
+
+    def _command(self, port: int, folder: Path) -> ServerSpec:
+        own, python = self._settings(), self._python()
+        require_installed(python, "mlx-lm", install="pip install mlx-lm")
+        model, _ = served_folder(self.checkpoint, folder)
+        if self._tokenizer is None:
+            self._use_tokenizer(model)
+        command = [python, "-m", "mlx_lm", "server", "--model", str(model), "--host", HOST, "--port", str(port)]
+        # One conversation at a time: of more entries, those of earlier trials would answer a repeated prompt.
+        command += ["--prompt-cache-size", "1" if own.prefix_cache else "0"]
+        command += ["--prefill-step-size", str(own.prefill_step_size)]
+        if own.kv_bits is not None:
+            command += ["--kv-bits", str(own.kv_bits), "--kv-group-size", str(own.kv_group_size)]
+            command += ["--quantized-kv-start", str(own.quantized_kv_start)]
+        command += self._draft_options(folder)
+        return ServerSpec(title=self.title, command=command, port=port, environment={"PYTHONSAFEPATH": "1"})
+
+    def _draft_options(self, folder: Path) -> Sequence[str]:
+        return ()
+
+    def _widths(self) -> Widths:
+        return Widths()
+
+    def _after_ready(self, first: Answer) -> Sequence[str]:
+        """Its fingerprint begins with the versions of mlx-lm and mlx."""
+        fingerprint = str(first.response.get("system_fingerprint", ""))
+        self.server_version = fingerprint.split("-")[0] or None
+        return [f"server: {fingerprint}"] if fingerprint else []
+
+    def start_conversation(self) -> None:
+        """Another text takes the place of the last conversation in the prompt cache."""
+        super().start_conversation()
+        own = self._settings()
+        if own.prefix_cache and own.attach is None and self._client is not None:
+            self._require_server()
+            body = b'{"model": "default_model", "prompt": ".", "max_tokens": 1, "temperature": 0.0, "stream": true}'
+            for _ in self._connected().stream(TEXT_PATH, body, Reply(answer=Answer()), self.clock):
+                pass

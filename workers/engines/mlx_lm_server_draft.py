@@ -1,0 +1,46 @@
+"""`mlx_lm.server` with a draft model. Over HTTP it gives no sign whether the draft ran: engagement is unknown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.engines.base import parse_settings
+from workers.engines.mlx_lm_server import MlxLmServer
+from workers.engines.mlx_lm_server import Settings as PlainSettings
+from workers.engines.server_launch import Widths, served_folder
+from workers.errors import EngineError, FaultKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(PlainSettings):
+    """See conf.schema.MlxLmServerDraftConfig."""
+
+    block_size: int = 4
+
+
+class MlxLmServerDraft(MlxLmServer):
+    """See the module."""
+
+    mechanism = "draft_model"
+
+    def _settings(self) -> Settings:
+        own = parse_settings(Settings, self.settings, engine="mlx_lm_server_draft")
+        if own.block_size < 2:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"engine mlx_lm_server_draft: block_size {own.block_size} drafts nothing",
+                remedy="give at least 2, or use engine=mlx_lm_server",
+            )
+        return own
+
+    def _draft_options(self, folder: Path) -> Sequence[str]:
+        if self.draft is None:
+            raise EngineError(
+                FaultKind.unsupported_setting, "engine mlx_lm_server_draft has no draft", remedy="set engine.draft"
+            )
+        draft, _ = served_folder(self.draft, folder / "draft")
+        return ["--draft-model", str(draft), "--num-draft-tokens", str(self._settings().block_size - 1)]
+
+    def _widths(self) -> Widths:
+        drafted = self._settings().block_size - 1
+        return Widths(drafted_per_step=drafted, engine_setting={"num_draft_tokens": drafted})

@@ -1,0 +1,125 @@
+"""oMLX, plain decoding: launched with a fresh base path and settings of its own for each arm, or attached to.
+
+oMLX answers 200 whatever became of a mechanism; what a request really did, its log line and the difference of its
+counters say. Token times need `burst_decode=off`: else the server hands tokens over in bursts.
+"""
+
+import json
+import re
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workers.engines.base import LoadInfo, parse_settings
+from workers.engines.server_common import key_from
+from workers.engines.server_launch import LaunchedEngine, Widths, served_folder
+from workers.errors import EngineError, FaultKind
+from workers.http.answer import Answer
+from workers.http.client import Client, Timeouts
+from workers.server_process import ServerSpec
+
+_BURST_MODES = ("off", "light", "balanced", "aggressive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See conf.schema.OmlxConfig."""
+
+    attach: str | None = None
+    model: str | None = None
+    api_key_env: str | None = None
+    log_file: str | None = None
+    command: str = "omlx"
+    prefix_cache: bool = True
+    prefix_cache_bytes: int = 8 * 2**30
+    chunked_prefill: bool = False
+    burst_decode: str = "off"
+    max_context: int | None = None
+    ready_s: float = 900.0
+    first_token_s: float = 600.0
+    idle_s: float = 60.0
+
+
+class Omlx(LaunchedEngine):
+    """See the module."""
+
+    preset_name = "omlx"
+    title = "oMLX"
+    _key: str | None = None
+
+    def _settings(self) -> Settings:
+        return parse_settings(Settings, self.settings, engine="omlx")
+
+    def _model_settings(self, folder: Path) -> dict[str, Any]:
+        """This arm's part of model_settings.json."""
+        return {"dflash_enabled": False, "mtp_enabled": False}
+
+    def _open(self) -> LoadInfo:
+        own = self._settings()
+        if own.burst_decode not in _BURST_MODES:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"engine omlx: burst_decode {own.burst_decode!r}",
+                remedy=f"one of {', '.join(_BURST_MODES)}",
+            )
+        if own.attach is not None and own.model is None:
+            raise EngineError(
+                FaultKind.unsupported_setting, "engine omlx: attach needs engine.model, the server's name"
+            )
+        self.model = own.model or re.sub(r"[^A-Za-z0-9._-]", "_", str(self.checkpoint["name"]))
+        self._key = key_from(own.api_key_env) if own.attach is not None else secrets.token_hex(16)
+        return super()._open()
+
+    def _connected_to(self, url: str) -> Client:
+        own = self._settings()
+        return Client(url, api_key=self._key, timeouts=Timeouts(first_token_s=own.first_token_s, idle_s=own.idle_s))
+
+    def _command(self, port: int, folder: Path) -> ServerSpec:
+        own = self._settings()
+        target, _ = served_folder(self.checkpoint, folder)
+        self._use_tokenizer(target)
+        models = folder / "models"
+        models.mkdir()
+        (models / self.model).symlink_to(target.absolute(), target_is_directory=True)
+        _write(folder / "settings.json", self._server_settings(own, folder))
+        settings = {"max_context_window": own.max_context} if own.max_context is not None else {}
+        model_settings = {"version": 1, "models": {self.model: settings | self._model_settings(folder)}}
+        _write(folder / "model_settings.json", model_settings)
+        command = [*shlex.split(own.command), "serve", "--base-path", str(folder), "--model-dir", str(models)]
+        return ServerSpec(
+            title=self.title,
+            command=[*command, "--port", str(port)],
+            port=port,
+            environment={"OMLX_BASE_PATH": str(folder)},
+        )
+
+    def _server_settings(self, own: Settings, folder: Path) -> dict[str, Any]:
+        return {
+            "version": "1.0",
+            "server": {"host": "127.0.0.1", "burst_decode_mode": own.burst_decode},
+            "scheduler": {"chunked_prefill": own.chunked_prefill},
+            "cache": {
+                "enabled": own.prefix_cache,
+                "hot_cache_only": True,  # a cache on disk would outlive the arm
+                "hot_cache_max_size": f"{own.prefix_cache_bytes // 2**20}MB" if own.prefix_cache else "0",
+                "ssd_cache_dir": str(folder / "cache"),
+            },
+            "auth": {"api_key": self._key},
+        }
+
+    def _widths(self) -> Widths:
+        return Widths()
+
+    def _after_ready(self, first: Answer) -> Sequence[str]:
+        """Log in for the counters. Without them the log alone is evidence."""
+        if self._key is None:
+            return ["no key: the counters of /admin/api/stats cannot be read"]
+        status = self._connected().post("/admin/api/login", {"api_key": self._key}).status_code
+        return [] if status == 200 else [f"no login for the counters of /admin/api/stats: HTTP {status}"]
+
+
+def _write(path: Path, body: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(body, indent=1), encoding="utf-8")

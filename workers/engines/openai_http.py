@@ -1,0 +1,126 @@
+"""Any server that speaks OpenAI's chat protocol: attached to, never started. What it does not tell is unknown.
+
+Evidence is configuration: a preset of the catalogue, or signs of one's own in the same form; a log file, or a command
+that prints the log; JSON of the answer; metrics read before and after each request.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workers.catalogue.signs import CatalogueError, read
+from workers.engines.base import LoadInfo, TurnRequest, parse_settings
+from workers.engines.server_common import ServerEngine, key_from, load_preset
+from workers.errors import EngineError, FaultKind
+from workers.http.client import Client, Timeouts
+from workers.server_process import ServerLog, ServerProcess, ServerSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See conf.schema.OpenaiHttpConfig."""
+
+    url: str = "http://127.0.0.1:8080"
+    model: str | None = None
+    api_key_env: str | None = None
+    mechanism: str | None = None
+    block_size: int | None = None
+    preset: str = "none"
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    log_file: str | None = None
+    log_command: str | None = None
+    tokenizer: str | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)
+    first_token_s: float = 600.0
+    idle_s: float = 60.0
+
+
+class OpenaiHttp(ServerEngine):
+    """See the module."""
+
+    knows_plain = False
+    _printer: ServerProcess | None = None
+
+    def _open(self) -> LoadInfo:
+        own = parse_settings(Settings, self.settings, engine="openai_http")
+        self._own = own
+        self.mechanism = own.mechanism
+        self._preset = _preset(own)
+        self._open_log(own)
+        if own.tokenizer is not None:
+            folder = Path(own.tokenizer).expanduser()
+            if not folder.is_dir():
+                raise EngineError(FaultKind.checkpoint_missing, f"engine.tokenizer {folder} is no folder")
+            self._use_tokenizer(folder)
+        self._client = Client(
+            own.url,
+            api_key=key_from(own.api_key_env),
+            timeouts=Timeouts(first_token_s=own.first_token_s, idle_s=own.idle_s),
+        )
+        self.model = own.model or self._only_model(self._client)
+        first = self._complete_once()
+        fingerprint = first.response.get("system_fingerprint")
+        self.server_version = str(fingerprint) if fingerprint else None
+        drafted = None if own.mechanism is None or own.block_size is None else own.block_size - 1
+        return LoadInfo(
+            drafted_per_step=drafted,
+            verify_width=None if own.mechanism is not None and drafted is None else 1 + (drafted or 0),
+            engine_setting={} if own.block_size is None else {"block_size": own.block_size},
+            engine_version=self.server_version,
+            notes=[f"attached to {self._client.url}: what it does outside these requests is unknown"],
+        )
+
+    def _require_server(self) -> None:
+        if self._printer is not None:
+            self._printer.require_alive()
+
+    def _extra_body(self, request: TurnRequest) -> Mapping[str, Any]:
+        asked = {"ignore_eos": True} if self._sampling.ignore_eos else {}
+        return asked | dict(self._own.body)
+
+    def close(self) -> None:
+        super().close()
+        printer, self._printer = self._printer, None
+        if printer is not None:
+            printer.stop()
+
+    def _open_log(self, own: Settings) -> None:
+        if own.log_file is not None and own.log_command is not None:
+            raise EngineError(
+                FaultKind.unsupported_setting, "engine.log_file and engine.log_command exclude each other"
+            )
+        if own.log_command is not None:
+            spec = ServerSpec(title=f"log command {own.log_command}", command=shlex.split(own.log_command), port=0)
+            self._printer = ServerProcess(spec)
+            self._log, self._log_start = self._printer.log, self._printer.log_start
+        elif own.log_file is not None:
+            path = Path(own.log_file).expanduser()
+            if not path.is_file():
+                raise EngineError(FaultKind.unsupported_setting, f"engine.log_file {path} is no file")
+            self._log = ServerLog(path)
+            self._log_start = self._log.mark()
+
+    def _only_model(self, client: Client) -> str:
+        body = client.get_json("/v1/models")
+        listed = body.get("data") if isinstance(body, dict) else None
+        names = [str(each.get("id")) for each in listed or () if isinstance(each, dict)]
+        if len(names) != 1:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"{client.url} serves {len(names)} models",
+                remedy=f"set engine.model to one of {', '.join(names[:20])}" if names else "set engine.model",
+            )
+        return names[0]
+
+
+def _preset(own: Settings) -> Any:
+    if not own.evidence:
+        return load_preset(own.preset)
+    if own.preset != "none":
+        raise EngineError(FaultKind.unsupported_setting, "engine.preset and engine.evidence exclude each other")
+    try:
+        return read("engine.evidence", own.evidence)
+    except CatalogueError as error:
+        raise EngineError(FaultKind.unsupported_setting, str(error)) from error

@@ -1,0 +1,348 @@
+"""What the engines over HTTP share: the request, the answer's counts and stamps, the evidence of one request.
+
+A server tells no token ids. How many tokens there were comes from its usage, or from a tokenizer, never from chunks;
+the stamps are those of the chunks, taken by the worker's stopwatch like any engine's.
+"""
+
+import hashlib
+import json
+import os
+import re
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from workers.catalogue.match import Seen, decided, explain, figures, judge_request, parse_prometheus
+from workers.catalogue.signs import CatalogueError, Preset, load
+from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
+from workers.engines.mlx_common import Sampling
+from workers.errors import EngineError, FaultKind
+from workers.http.answer import Answer
+from workers.http.client import Client, Reply
+from workers.http.tokens import APPORTIONED, apportion
+from workers.protocol import Evidence
+from workers.server_process import ServerLog
+
+CHAT_PATH, TEXT_PATH = "/v1/chat/completions", "/v1/completions"
+READY_TOKENS = 2
+_POLL_S = 0.02
+# More of a conversation's first prompt from a cache than this: some earlier one was not forgotten.
+_FRESH_SHARE = 0.5
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """One turn under way."""
+
+    request: TurnRequest
+    path: str
+    body: bytes
+    prompt_ids: list[int] | None  # None: no tokenizer of our own
+    log_mark: int
+    before: dict[str, Any]
+    reply: Reply = field(default_factory=lambda: Reply(answer=Answer()))
+
+
+class ServerEngine(Engine):
+    """An engine behind an address."""
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, Any],
+        checkpoint: Mapping[str, Any],
+        draft: Mapping[str, Any] | None,
+        sampling: Mapping[str, Any],
+    ) -> None:
+        super().__init__(settings=settings, checkpoint=checkpoint, draft=draft, sampling=sampling)
+        self._turn: Turn | None = None
+        self._client: Client | None = None
+        self._log: ServerLog | None = None
+        self._log_start = 0  # where this server's part of the log begins
+        self._tokenizer: Any = None
+        self._encode: Callable[[Sequence[Mapping[str, str]]], list[int]] | None = None
+
+    # ---- what each engine says ----
+
+    @abstractmethod
+    def _open(self) -> LoadInfo:
+        """Check the settings, start or find the server, set `_client`, `_preset` and the rest; the load's facts."""
+
+    @abstractmethod
+    def _require_server(self) -> None:
+        """Before each turn: raises EngineError unless the server that was launched is the one that answers."""
+
+    def _extra_body(self, request: TurnRequest) -> Mapping[str, Any]:
+        """What the request says beside what every server takes."""
+        return {}
+
+    knows_plain = True  # that nothing speculates where nothing was requested: we started it that way
+    mechanism: str | None = None  # what was requested; None: plain decoding
+    model = ""  # the model's name in requests
+    server_version: str | None = None
+
+    # ---- the contract ----
+
+    def load(self) -> LoadInfo:
+        self._sampling = parse_settings(Sampling, self.sampling, engine="server sampling")
+        self._preset: Preset = load("none")
+        try:
+            return self._open()
+        except BaseException as error:
+            try:
+                self.close()  # whatever was started must not outlive a load that failed
+            except EngineError as second:
+                error.add_note(str(second))
+            raise
+
+    def start_conversation(self) -> None:
+        self._turn = None
+
+    def prepare(self, request: TurnRequest) -> None:
+        self._require_server()
+        path, body = self._body(request)
+        prompt_ids = None if self._encode is None else self._encode(request.messages)
+        self._turn = Turn(
+            request=request,
+            path=path,
+            body=json.dumps(body).encode(),
+            prompt_ids=prompt_ids,
+            log_mark=0 if self._log is None else self._log.mark(),
+            before=self._read_addresses(),
+        )
+
+    def stream(self) -> Iterator[None]:
+        turn = self._prepared()
+        return self._connected().stream(turn.path, turn.body, turn.reply, self.clock)
+
+    def finish(self) -> TurnResult:
+        turn = self._prepared()
+        answer = turn.reply.answer
+        seen = self._await_signs(turn)
+        flags = [] if answer.done else ["no_done"]
+        tokens = self._completion_tokens(answer, flags)
+        counts, how = apportion(answer.pieces, tokens)
+        if how == APPORTIONED:
+            flags.append("stamps_apportioned")
+        prompt_tokens = self._prompt_tokens(turn, flags)
+        own = dict(figures(self._preset, seen))
+        cached_tokens = self._cached_tokens(answer, own)
+        if turn.request.turn == 0 and cached_tokens and cached_tokens > _FRESH_SHARE * prompt_tokens:
+            flags.append("cached_before_conversation")
+        return TurnResult(
+            token_ids=(),
+            completion_tokens=tokens,
+            text=answer.text,
+            finish_reason=answer.finish_reason or "stop",
+            prompt_tokens=prompt_tokens,
+            cached_tokens=cached_tokens,
+            prompt_sha256=_prompt_sha256(turn),
+            evidence=(self._evidence(seen),),
+            tokens_per_stamp=counts,
+            stamps_of="chunk",
+            engine_prefill_tps=own.get("prefill_tps"),
+            engine_decode_tps=own.get("decode_tps") if tokens > 1 else None,
+            first_byte_us=turn.reply.since_start_us(turn.reply.first_byte_ns),
+            first_visible_us=turn.reply.since_start_us(turn.reply.first_visible_ns),
+            flags=flags,
+        )
+
+    def settle(self) -> None:
+        self._turn = None
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    # ---- for the engines ----
+
+    def _use_tokenizer(self, folder: Path) -> None:
+        """Count and hash prompts as the in-process engines do."""
+        from mlx_lm import utils
+
+        from workers.engines.mlx_common import prompt_encoder
+
+        load_tokenizer: Any = utils.load_tokenizer
+        self._tokenizer = load_tokenizer(folder)
+        self._encode = prompt_encoder(self._tokenizer, self._sampling)
+
+    def _complete_once(self, *, text: str = "Say hello.", tokens: int = READY_TOKENS) -> Answer:
+        """One real completion, to its end: only that shows that a server is ready.
+
+        Raises:
+            EngineError: it fails.
+        """
+        messages = [{"role": "user", "content": text}]
+        path, body = self._body(TurnRequest(messages=messages, turn=0, max_tokens=tokens, seed=0))
+        reply = Reply(answer=Answer())
+        for _ in self._connected().stream(path, json.dumps(body).encode(), reply, self.clock):
+            pass
+        return reply.answer
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise EngineError(FaultKind.generation_failed, "the server is not loaded, or closed")
+        return self._client
+
+    def _prepared(self) -> Turn:
+        if self._turn is None:
+            raise EngineError(FaultKind.generation_failed, "no turn is prepared")
+        return self._turn
+
+    # ---- the request ----
+
+    def _body(self, request: TurnRequest) -> tuple[str, dict[str, Any]]:
+        sampling = self._sampling
+        body: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": request.max_tokens,
+            "temperature": sampling.temperature,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        neutral = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}
+        body |= {name: getattr(sampling, name) for name, value in neutral.items() if getattr(sampling, name) != value}
+        if sampling.temperature > 0:
+            body["seed"] = request.seed  # greedy decoding needs none, and some servers are slower with one
+        body |= self._extra_body(request)
+        if not sampling.chat_template:
+            body["prompt"] = "\n".join(message["content"] for message in request.messages)
+            return TEXT_PATH, body
+        body["messages"] = [dict(message) for message in request.messages]
+        if sampling.template_options:
+            body["chat_template_kwargs"] = dict(sampling.template_options)
+        return CHAT_PATH, body
+
+    # ---- the answer ----
+
+    def _completion_tokens(self, answer: Answer, flags: list[str]) -> int:
+        stated = answer.usage.get("completion_tokens")
+        if isinstance(stated, int):
+            if stated == 0 or not answer.pieces:
+                raise EngineError(FaultKind.zero_tokens, f"the server answered with {stated} tokens by its usage")
+            return stated
+        if self._tokenizer is None:
+            raise EngineError(
+                FaultKind.generation_failed,
+                "the server states no usage, and chunks are no tokens",
+                remedy="set engine.tokenizer to the model's folder, or let the server send usage",
+            )
+        flags.append("tokens_by_tokenizer")
+        text = answer.reasoning + answer.text
+        counted = len(self._tokenizer.encode(text, add_special_tokens=False))
+        if not counted:
+            raise EngineError(FaultKind.zero_tokens, "the server answered without one token")
+        return counted
+
+    def _prompt_tokens(self, turn: Turn, flags: list[str]) -> int:
+        stated = turn.reply.answer.usage.get("prompt_tokens")
+        own = None if turn.prompt_ids is None else len(turn.prompt_ids)
+        if not isinstance(stated, int):
+            if own is None:
+                raise EngineError(
+                    FaultKind.generation_failed,
+                    "the server states no prompt tokens",
+                    remedy="set engine.tokenizer to the model's folder",
+                )
+            return own
+        if own is not None and own != stated:
+            flags.append("prompt_tokens_differ")  # a template applied twice, or with other options
+        return stated
+
+    def _cached_tokens(self, answer: Answer, own: Mapping[str, float]) -> int | None:
+        """None: the server does not say, which is not 0."""
+        details = answer.usage.get("prompt_tokens_details")
+        stated = details.get("cached_tokens") if isinstance(details, Mapping) else None
+        if isinstance(stated, int):
+            return stated
+        return int(own["cached_tokens"]) if "cached_tokens" in own else None
+
+    # ---- the evidence ----
+
+    def _read_addresses(self) -> dict[str, Any]:
+        """What the preset's addresses say now. One that does not answer is left out: unknown is not 0."""
+        client, found = self._connected(), {}
+        for address in self._preset.addresses:
+            try:
+                response = client.get(address)
+                if response.status_code != 200:
+                    continue
+                text = address in self._preset.prometheus
+                found[address] = parse_prometheus(response.text) if text else response.json()
+            except (EngineError, ValueError):
+                continue
+        return found
+
+    def _evidence(self, seen: Seen) -> Evidence:
+        """Of a server that somebody else started, silence does not show that it decodes plainly."""
+        evidence = judge_request(self._preset, seen, mechanism=self.mechanism)
+        if self.mechanism is None and not evidence.engaged and not self.knows_plain:
+            return replace(evidence, engaged=None, useful=None)
+        if self.mechanism is None or evidence.engaged or self._log is None:
+            return evidence
+        why = explain(self._preset, self._log.lines_since(self._log_start), mechanism=self.mechanism)
+        if why is None or why in evidence.text:
+            return evidence
+        return replace(evidence, text=f"{why} (this request: {evidence.text})")
+
+    def _await_signs(self, turn: Turn) -> Seen:
+        """A server may print or count a moment after its answer ended; wait for that, not longer than it takes."""
+        deadline = time.monotonic() + (self._preset.wait_s if self.mechanism is not None else 0.0)
+        while True:
+            seen = Seen(
+                lines=None if self._log is None else self._log.lines_since(turn.log_mark),
+                response=turn.reply.answer.response,
+                before=turn.before,
+                after=self._read_addresses(),
+                model=self.model,
+                version=self.server_version,
+            )
+            if decided(self._preset, seen, mechanism=self.mechanism) or time.monotonic() >= deadline:
+                return seen
+            time.sleep(_POLL_S)
+
+
+def load_preset(name: str) -> Preset:
+    """A preset of the catalogue.
+
+    Raises:
+        EngineError: there is none of this name.
+    """
+    try:
+        return load(name)
+    except CatalogueError as error:
+        raise EngineError(FaultKind.unsupported_setting, str(error)) from error
+
+
+def key_from(variable: str | None) -> str | None:
+    """The key that an environment variable holds; the name alone is stored, never the key.
+
+    Raises:
+        EngineError: the variable is not set, or what is given looks like a key itself.
+    """
+    if variable is None:
+        return None
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            "engine.api_key_env is no variable's name",
+            remedy="put the key into an environment variable and give its name here",
+        )
+    key = os.environ.get(variable)
+    if not key:
+        raise EngineError(
+            FaultKind.unsupported_setting, f"the environment has no variable {variable}", remedy="set it to the key"
+        )
+    return key
+
+
+def _prompt_sha256(turn: Turn) -> str:
+    """Of the prompt's ids where we can make them, as for any engine; else of the messages themselves."""
+    if turn.prompt_ids is not None:
+        return sha256_of_ids(turn.prompt_ids)
+    text = json.dumps([dict(message) for message in turn.request.messages], sort_keys=True)
+    return hashlib.sha256(f"messages:{text}".encode()).hexdigest()

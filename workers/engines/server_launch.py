@@ -1,0 +1,241 @@
+"""Engines that launch their server, or attach to one that runs: started, proved, asked, stopped.
+
+A launched server gets a free port, a fresh folder of its own for settings and caches, and the worker's log. It is ready
+only after one real completion; before and after it, and before every turn, the process that listens on the port must be
+the one that was launched, or have come of it. Of a server that somebody else started, what cannot be known is unknown.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from workers.checkpoints import CheckpointInfo, inspect, resolve
+from workers.dummies import DEFAULT_GROUP_SIZE, SHAPES, save
+from workers.engines.base import LoadInfo
+from workers.engines.mlx_loading import obtain_folder
+from workers.engines.server_common import ServerEngine, load_preset
+from workers.errors import EngineError, FaultKind
+from workers.http.answer import Answer
+from workers.http.client import Client, StatusError, Timeouts
+from workers.server_process import HOST, ServerLog, ServerProcess, ServerSpec, free_port
+
+_POLL_S = 0.1
+_VERSIONS_TIMEOUT_S = 60.0
+_NOT_READY = (502, 503)
+
+
+class LaunchSettings(Protocol):
+    """What the settings of every engine of this kind hold."""
+
+    @property
+    def attach(self) -> str | None: ...  # the address of a server that runs; None: launch one
+    @property
+    def log_file(self) -> str | None: ...  # of the server that runs
+    @property
+    def ready_s(self) -> float: ...  # how long it may take until the first completion
+    @property
+    def first_token_s(self) -> float: ...
+    @property
+    def idle_s(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Widths:
+    """The width of speculation, normalised, and in the engine's own word."""
+
+    drafted_per_step: int | None = None
+    engine_setting: Mapping[str, Any] | None = None
+
+
+class LaunchedEngine(ServerEngine):
+    """See the module."""
+
+    preset_name = "none"
+    title = "server"
+    _process: ServerProcess | None = None
+    _folder: "tempfile.TemporaryDirectory[str] | None" = None
+
+    # ---- what each engine says ----
+
+    @abstractmethod
+    def _settings(self) -> LaunchSettings:
+        """The engine's settings, checked."""
+
+    @abstractmethod
+    def _command(self, port: int, folder: Path) -> ServerSpec:
+        """How to start it; what it needs is written below the folder."""
+
+    @abstractmethod
+    def _widths(self) -> Widths:
+        """The width of speculation."""
+
+    def _connected_to(self, url: str) -> Client:
+        own = self._settings()
+        return Client(url, timeouts=Timeouts(first_token_s=own.first_token_s, idle_s=own.idle_s))
+
+    def _after_ready(self, first: Answer) -> Sequence[str]:
+        """What to do once it answers; notes for the load's record."""
+        return ()
+
+    # ---- the contract ----
+
+    def _open(self) -> LoadInfo:
+        own = self._settings()
+        self._preset = load_preset(self.preset_name)
+        if own.attach is not None:
+            self.knows_plain = False
+            self._log = None if own.log_file is None else ServerLog(Path(own.log_file))
+            self._log_start = 0 if self._log is None else self._log.mark()
+            self._client = self._connected_to(own.attach)
+            notes = [f"attached to {self._client.url}: what it does outside these requests is unknown"]
+        else:
+            self._launch()
+            notes = []
+        first = self._first_answer(own.ready_s)
+        self._require_server()
+        notes += self._after_ready(first)
+        widths = self._widths()
+        return LoadInfo(
+            drafted_per_step=widths.drafted_per_step,
+            verify_width=1 + (widths.drafted_per_step or 0),
+            engine_setting=dict(widths.engine_setting or {}),
+            engine_version=self.server_version,
+            notes=notes,
+        )
+
+    def _require_server(self) -> None:
+        if self._process is not None:
+            self._process.require_alive()
+            self._process.require_listener()
+
+    def close(self) -> None:
+        super().close()
+        process, self._process = self._process, None
+        folder, self._folder = self._folder, None
+        try:
+            if process is not None:
+                process.stop()
+        finally:
+            if folder is not None:
+                folder.cleanup()
+
+    # ---- launching ----
+
+    def _launch(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="interlace-server-")
+        port = free_port()
+        spec = self._command(port, Path(self._folder.name))
+        self._process = ServerProcess(spec)
+        self._log, self._log_start = self._process.log, self._process.log_start
+        self._client = self._connected_to(f"http://{HOST}:{port}")
+
+    def _first_answer(self, ready_s: float) -> Answer:
+        """Wait until it listens, see that it is the one that was launched, and let it answer once."""
+        deadline = time.monotonic() + ready_s
+        while self._process is not None and not self._process.listens():
+            self._process.require_alive()
+            self._wait_or_give_up(deadline, ready_s, "it listens on no port")
+        while True:
+            self._require_server()
+            try:
+                return self._complete_once()
+            except StatusError as error:
+                if error.status not in _NOT_READY:
+                    raise
+                self._wait_or_give_up(deadline, ready_s, str(error))
+
+    def _wait_or_give_up(self, deadline: float, ready_s: float, why: str) -> None:
+        if time.monotonic() >= deadline:
+            raise EngineError(
+                FaultKind.hung_load, f"{self.title} is not ready after {ready_s:g} s: {why}", remedy="engine.ready_s"
+            )
+        time.sleep(_POLL_S)
+
+
+def served_folder(checkpoint: Mapping[str, Any], scratch: Path) -> tuple[Path, CheckpointInfo]:
+    """The folder that a server loads: it takes one as it is, so the configuration must not ask for another dtype.
+
+    Raises:
+        EngineError: it is missing or broken, or is not what the configuration says.
+    """
+    resolved = resolve(checkpoint)
+    if resolved["source"] == "dummy":
+        folder = save(
+            SHAPES[resolved["shape"]],
+            scratch / str(resolved["name"]),
+            bits=resolved.get("bits"),
+            dtype=resolved.get("dtype") or "float32",
+            group_size=resolved.get("group_size") or DEFAULT_GROUP_SIZE,
+        )
+        return folder, inspect(folder)
+    folder, info = obtain_folder(resolved)
+    wanted = resolved.get("dtype")
+    if wanted is not None and info.dtype is not None and wanted != info.dtype:
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            f"checkpoint {resolved.get('name')}: dtype={wanted}, and a server loads its {info.dtype} as it is",
+            remedy="set checkpoint.dtype=null, or convert the checkpoint",
+        )
+    return folder, info
+
+
+def installed_versions(python: str, *distributions: str) -> dict[str, str | None]:
+    """What is installed for an interpreter; None: not there.
+
+    Raises:
+        EngineError: the interpreter does not run.
+    """
+    if python == sys.executable:
+        from importlib.metadata import PackageNotFoundError, version
+
+        found: dict[str, str | None] = {}
+        for name in distributions:
+            try:
+                found[name] = version(name)
+            except PackageNotFoundError:
+                found[name] = None
+        return found
+    code = (
+        "import importlib.metadata as m, json, sys\n"
+        "def v(n):\n"
+        "    try: return m.version(n)\n"
+        "    except m.PackageNotFoundError: return None\n"
+        "print(json.dumps({n: v(n) for n in sys.argv[1:]}))"
+    )
+    try:
+        done = subprocess.run(
+            [python, "-c", code, *distributions],
+            capture_output=True,
+            text=True,
+            timeout=_VERSIONS_TIMEOUT_S,
+            check=True,
+        )
+        parsed: dict[str, str | None] = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise EngineError(
+            FaultKind.load_failed, f"{python}: {error}", remedy="engine.server_python names a Python interpreter"
+        ) from error
+    return parsed
+
+
+def require_installed(python: str, distribution: str, *, install: str) -> dict[str, str | None]:
+    """The versions of a server's environment.
+
+    Raises:
+        EngineError: the distribution is missing; with the command that installs it.
+    """
+    found = installed_versions(python, distribution, "mlx", "mlx-lm")
+    if found[distribution] is None:
+        raise EngineError(
+            FaultKind.load_failed,
+            f"{distribution} is not installed for {python}",
+            remedy=f"install it there ({install}), or name another interpreter in engine.server_python",
+        )
+    return found
