@@ -59,6 +59,12 @@ RULES: dict[type[Any], dict[str, Rule]] = {
         "block_size": at_least(2),
         "prefill_step_size": at_least(1),
     },
+    schema.PromptLookupConfig: {
+        "block_size": at_least(2),
+        "long_block_size": at_least(2),
+        "ngram_min": at_least(1),
+        "ngram_max": at_least(1),
+    },
     schema.SimulatedConfig: {
         "effect": above(0),
         "decode_tps": above(0),

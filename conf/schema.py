@@ -151,6 +151,17 @@ class MlxLmDraftConfig(EngineConfig):
 
 
 @dataclass
+class PromptLookupConfig(EngineConfig):
+    """N-gram drafting: what followed the last few tokens earlier in the conversation is proposed (mlx-dspark)."""
+
+    block_size: int = 7  # verify width of a match: of a block, one token is the target's own
+    long_block_size: int | None = 33  # where the match reaches far back, as in copied text; null: never more
+    ngram_min: int = 3  # tokens that must match
+    ngram_max: int = 4
+    prefix_cache: bool = True
+
+
+@dataclass
 class SimulatedConfig(EngineConfig):
     """No model at all: a fake clock, a drift profile and known true effects. Marked simulated everywhere."""
 

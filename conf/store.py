@@ -26,6 +26,7 @@ PLAN_GROUPS = tuple(group for group in GROUP_SCHEMAS if group != "claim")
 ENGINE_SCHEMAS: dict[str, type[schema.EngineConfig]] = {
     "workers.engines.mlx_lm.MlxLm": schema.MlxLmConfig,
     "workers.engines.mlx_lm_draft.MlxLmDraft": schema.MlxLmDraftConfig,
+    "workers.engines.prompt_lookup.PromptLookup": schema.PromptLookupConfig,
     "workers.engines.simulated.Simulated": schema.SimulatedConfig,
 }
 

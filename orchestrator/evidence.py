@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from workers.protocol import Evidence
 
+# Mechanisms that run at every step and propose only where they find something: on prose there may be nothing.
+_MAY_FIND_NOTHING = frozenset({"prompt_lookup"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
@@ -54,7 +57,7 @@ def _contradiction(sign: Evidence) -> str | None:
     drafted, accepted = sign.drafted, sign.accepted
     if drafted is not None and accepted is not None and not 0 <= accepted <= drafted:
         return f"{accepted} accepted of {drafted} drafted ({sign.source})"
-    if sign.engaged and drafted == 0:
+    if sign.engaged and drafted == 0 and sign.mechanism not in _MAY_FIND_NOTHING:
         return f"engaged without drafting anything ({sign.source})"
     return None
 

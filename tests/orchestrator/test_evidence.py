@@ -43,6 +43,11 @@ def test_engaged_without_drafting_is_a_contradiction() -> None:
     assert judge([replace(ENGAGED, drafted=0, accepted=0)]).fault is not None
 
 
+def test_prompt_lookup_may_look_and_find_nothing() -> None:
+    sign = replace(ENGAGED, mechanism="prompt_lookup", drafted=0, accepted=0, useful=False)
+    assert judge([sign]).fault is None
+
+
 def test_a_mechanism_nobody_asked_for_spoils_a_plain_arm() -> None:
     judgement = judge([replace(ENGAGED, requested=False)])
     assert judgement.fault is not None

@@ -164,7 +164,7 @@ class EngineContract:
             sign = each.evidence
             if sign.drafted is None or sign.accepted is None:
                 continue
-            assert sign.engaged is (sign.drafted > 0)
+            assert sign.engaged is (sign.drafted > 0) or sign.mechanism == "prompt_lookup"
             assert sign.useful is (sign.accepted > 0)
             steps = each.result.steps
             assert steps is not None

@@ -1,0 +1,186 @@
+"""Prompt lookup with mlx-dspark's own loop on tiny random models: the contract, the same tokens as plain decoding,
+counts against the truth. On the real small model, with OpenBLAS: faster on copied code, no gain on prose."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workers import tiny
+from tests.workers.engine_contract import EngineCase, EngineContract, converse, engine_case
+from workers.engines.mlx_lm import MlxLm
+from workers.engines.prompt_lookup import PromptLookup
+from workers.engines.speculative import Answer, Round, committed, require_a_tick_a_step
+from workers.errors import EngineError, FaultKind
+
+COPIED = "one two three four one two three four one two three"
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return tiny.build(tmp_path_factory.mktemp("models") / "target")
+
+
+@pytest.fixture(scope="module")
+def repeating(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A model that says one token for ever: whatever is looked up is right."""
+    return tiny.build_zero(tmp_path_factory.mktemp("models") / "zero")
+
+
+def lookup(checkpoint: Mapping[str, Any], settings: Mapping[str, Any] | None = None, **sampling: Any) -> PromptLookup:
+    return PromptLookup(
+        settings=settings or {}, checkpoint=checkpoint, draft=None, sampling={"name": "greedy"} | sampling
+    )
+
+
+def loaded(*arguments: Any, **sampling: Any) -> PromptLookup:
+    engine = lookup(*arguments, **sampling)
+    engine.load()
+    return engine
+
+
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "varied": ("target", {}, {}),
+    "eager": ("target", {"ngram_min": 1, "ngram_max": 2, "block_size": 4}, {}),
+    "repeating": ("repeating", {}, {}),
+    "never long": ("repeating", {"long_block_size": None, "block_size": 3}, {}),
+    "sampled": ("target", {"ngram_min": 1}, {"temperature": 0.7}),
+    "no prefix cache": ("target", {"prefix_cache": False}, {}),
+}
+
+
+@pytest.fixture(scope="module", params=CASES.values(), ids=list(CASES))
+def case(request: pytest.FixtureRequest) -> Iterator[EngineCase]:
+    model, own, sampling = request.param
+    checkpoint = request.getfixturevalue(model)
+
+    def make(settings: Mapping[str, Any]) -> PromptLookup:
+        return lookup(checkpoint, own | settings, **sampling)
+
+    with engine_case(make, requested=True) as ready:
+        yield ready
+
+
+class TestContract(EngineContract):
+    """Each case keeps the contract."""
+
+
+@pytest.mark.parametrize("max_tokens", [1, 2, 17, 40])
+def test_tokens_and_text_are_those_of_plain_decoding(target: dict[str, Any], max_tokens: int) -> None:
+    plain = MlxLm(settings={}, checkpoint=target, draft=None, sampling={"name": "greedy"})
+    plain.load()
+    eager = loaded(target, {"ngram_min": 1})
+    for one, other in zip(
+        converse(eager, COPIED, "again", max_tokens=max_tokens),
+        converse(plain, COPIED, "again", max_tokens=max_tokens),
+        strict=True,
+    ):
+        assert one.result.token_ids == other.result.token_ids
+        assert one.result.text == other.result.text
+        assert one.result.prompt_sha256 == other.result.prompt_sha256
+        assert one.result.finish_reason == other.result.finish_reason
+
+
+def test_a_model_that_repeats_itself_is_read_off_entirely(repeating: dict[str, Any]) -> None:
+    (only,) = converse(loaded(repeating), COPIED, max_tokens=64)
+    sign = only.evidence
+    assert (sign.engaged, sign.useful) == (True, True)
+    assert sign.drafted == sign.accepted
+
+
+def test_never_longer_than_the_block(repeating: dict[str, Any]) -> None:
+    engine = loaded(repeating, {"block_size": 4, "long_block_size": None})
+    (only,) = converse(engine, COPIED, max_tokens=40)
+    assert {drafted for drafted, _, _ in only.result.steps or ()} <= {0, 1, 2, 3}
+
+
+def test_where_nothing_is_found_it_looked_and_was_of_no_use(target: dict[str, Any]) -> None:
+    (only,) = converse(loaded(target, {"ngram_min": 40, "ngram_max": 40}), "short", max_tokens=8)
+    sign = only.evidence
+    assert (sign.engaged, sign.useful, sign.drafted, sign.accepted) == (True, False, 0, 0)
+    assert sign.text == "0 of 7 verify steps found a match, 0 of 0 proposed tokens accepted"
+    assert only.result.steps == [(0, 0, 1)] * 7
+
+
+def test_an_answer_of_one_token_shows_no_step(target: dict[str, Any]) -> None:
+    (only,) = converse(loaded(target), "short", max_tokens=1)
+    assert only.evidence.engaged is False
+    assert "no verify step ran" in only.evidence.text
+
+
+def test_it_stops_where_plain_decoding_stops(target: dict[str, Any], tmp_path: Path) -> None:
+    """Not at tokens that are end markers in some other family."""
+    plain = converse(loaded(target, {"ngram_min": 1}), COPIED, max_tokens=30)[0].result.token_ids
+    ending = tiny.copy(target, tmp_path / "ending")
+    tiny.set_eos(ending, plain[9])
+    stopped = converse(loaded(ending, {"ngram_min": 1}), COPIED, max_tokens=30)[0].result
+    assert stopped.finish_reason == "stop"
+    assert stopped.token_ids == plain[: plain.index(plain[9]) + 1]
+    goes_on = converse(loaded(ending, {"ngram_min": 1}, ignore_eos=True), COPIED, max_tokens=30)[0].result
+    assert goes_on.token_ids == plain
+
+
+@pytest.mark.parametrize(
+    ("settings", "sampling", "words"),
+    [
+        ({"block_size": 1}, {}, "block_size 1 proposes nothing"),
+        ({"block_size": 8, "long_block_size": 7}, {}, "long_block_size 7 is below block_size 8"),
+        ({"ngram_min": 5}, {}, "ngram_min 5, ngram_max 4"),
+        ({}, {"min_p": 0.1}, "has no min_p"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(
+    target: dict[str, Any], settings: dict[str, Any], sampling: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(EngineError, match=words) as refused:
+        lookup(target, settings, **sampling).load()
+    assert refused.value.kind is FaultKind.unsupported_setting
+
+
+# What counts of an answer.
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[Answer, int, frozenset[int]]:
+    """What a loop might report: a last step may overrun max_tokens, or commit past an end token."""
+    max_tokens = draw(st.integers(1, 30))
+    rounds = []
+    count = 1
+    while count < max_tokens:
+        drafted = draw(st.integers(0, 6))
+        accepted = draw(st.integers(0, drafted))
+        rounds.append(Round(drafted=drafted, accepted=accepted))
+        count += accepted + 1
+    end_at = draw(st.none() | st.integers(0, count - 1))
+    token_ids = [0 if place == end_at else 1 for place in range(count)]
+    return Answer(token_ids=token_ids, rounds=rounds), max_tokens, frozenset({0})
+
+
+@given(answers())
+def test_what_counts_adds_up(reported: tuple[Answer, int, frozenset[int]]) -> None:
+    answer, max_tokens, end_ids = reported
+    done = committed(answer, max_tokens=max_tokens, end_ids=end_ids)
+    assert 1 <= len(done.token_ids) <= max_tokens
+    assert 1 + sum(step[2] for step in done.steps) == len(done.token_ids)
+    assert list(answer.token_ids[: len(done.token_ids)]) == done.token_ids
+    assert 0 not in done.token_ids[:-1]
+    assert (done.finish_reason == "stop") == (done.token_ids[-1] == 0)
+    for drafted, accepted, count in done.steps:
+        assert 0 <= accepted <= drafted
+        assert accepted <= count <= accepted + 1
+
+
+def test_rounds_that_explain_too_few_tokens_are_refused() -> None:
+    answer = Answer(token_ids=[1, 2, 3, 4], rounds=[Round(drafted=1, accepted=1)])
+    with pytest.raises(EngineError, match="account for 3 of 4 tokens"):
+        committed(answer, max_tokens=9, end_ids=frozenset())
+
+
+def test_a_missing_stamp_is_noticed() -> None:
+    done = committed(Answer(token_ids=[1, 2], rounds=[Round(drafted=1, accepted=0)]), max_tokens=2, end_ids=frozenset())
+    require_a_tick_a_step(2, done, engine="any")
+    with pytest.raises(EngineError, match="1 stamps for prefill and 1 steps"):
+        require_a_tick_a_step(1, done, engine="any")

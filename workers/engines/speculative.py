@@ -1,0 +1,255 @@
+"""What the engines on other packages' speculative loops share: one turn, its verify steps brought into one form, its
+evidence counted.
+
+These packages commit the first token with prefill and then tokens a verify step; each step ticks once. They may overrun
+max_tokens within a step, and commit past an end token: what counts is what a reader would get.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workers.engines.base import CallbackEngine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
+from workers.engines.mlx_common import Sampling, prompt_encoder
+from workers.engines.mlx_loading import LoadedModel, load_model
+from workers.errors import EngineError, FaultKind
+from workers.protocol import Evidence
+from workers.stopwatch import Tick
+
+Step = tuple[int, int, int]  # drafted, accepted, committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One verify step as the package reports it."""
+
+    drafted: int
+    accepted: int  # proposals, the target's own token excluded
+    source: str = "draft"  # what proposed: the draft, or an extra of the package
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a package's loop came back with."""
+
+    token_ids: Sequence[int]
+    rounds: Sequence[Round]
+    prefill_tps: float | None = None  # the package's own figures
+    decode_tps: float | None = None
+    fallback: str | None = None  # why it gave speculation up, in its own words
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """One turn under way."""
+
+    request: TurnRequest
+    prompt_ids: list[int]
+    cached_tokens: int
+    ticks: int = 0
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """An answer's tokens as far as they count, and the steps that committed them."""
+
+    token_ids: list[int]
+    finish_reason: str
+    steps: list[Step]
+    sources: list[str] = field(default_factory=list)  # of each step
+
+
+class SpeculativeEngine(CallbackEngine):
+    """An engine over a package's own loop."""
+
+    NAME: str  # as in configurations
+
+    def load(self) -> LoadInfo:
+        import mlx.core as mx
+
+        self._sampling = parse_settings(Sampling, self.sampling, engine=self.NAME)
+        self._check_settings()
+        self.target = self._load_target()
+        self._encode = prompt_encoder(self.target.tokenizer, self._sampling)
+        self._turn: Turn | None = None
+        self._end_ids = frozenset() if self._sampling.ignore_eos else frozenset(self.target.tokenizer.eos_token_ids)
+        info = self._load_package()
+        return LoadInfo(
+            active_memory_bytes=mx.get_active_memory(),
+            peak_memory_bytes=mx.get_peak_memory(),
+            drafted_per_step=info.drafted_per_step,
+            verify_width=info.verify_width,
+            engine_setting=info.engine_setting,
+            engine_version=info.engine_version,
+            device=mx.device_info(),
+            notes=(*self.target.notes, *info.notes),
+        )
+
+    def start_conversation(self) -> None:
+        import mlx.core as mx
+
+        self._turn = None
+        self._forget()
+        mx.clear_cache()  # every conversation finds the allocator alike
+
+    def prepare(self, request: TurnRequest) -> None:
+        import mlx.core as mx
+
+        prompt_ids = self._encode(request.messages)
+        cached_tokens = self._reuse(prompt_ids)
+        mx.random.seed(request.seed)
+        mx.reset_peak_memory()
+        self._turn = Turn(request=request, prompt_ids=prompt_ids, cached_tokens=cached_tokens)
+
+    def answer(self, tick: Tick) -> None:
+        turn = self._prepared()
+
+        def counted() -> None:
+            turn.ticks += 1
+            tick()
+
+        turn.answer = self._generate(turn, counted)
+
+    def finish(self) -> TurnResult:
+        import mlx.core as mx
+
+        turn = self._prepared()
+        mx.synchronize()
+        if turn.answer is None:
+            raise EngineError(FaultKind.generation_failed, f"engine {self.NAME}: the turn was not answered")
+        peak_memory_bytes = mx.get_peak_memory()
+        done = committed(turn.answer, max_tokens=turn.request.max_tokens, end_ids=self._end_ids)
+        require_a_tick_a_step(turn.ticks, done, engine=self.NAME)
+        self._remember([*turn.prompt_ids, *done.token_ids])
+        return TurnResult(
+            token_ids=done.token_ids,
+            text=text_of(self.target.tokenizer, done.token_ids, self._end_ids),
+            finish_reason=done.finish_reason,
+            prompt_tokens=len(turn.prompt_ids),
+            cached_tokens=turn.cached_tokens,
+            prompt_sha256=sha256_of_ids(turn.prompt_ids),
+            evidence=self._evidence(turn.answer, done),
+            tokens_per_stamp=[1, *(step[2] for step in done.steps)],
+            steps=done.steps,
+            engine_prefill_tps=turn.answer.prefill_tps,
+            engine_decode_tps=turn.answer.decode_tps if len(done.token_ids) > 1 else None,
+            peak_memory_bytes=peak_memory_bytes,
+        )
+
+    def settle(self) -> None:
+        import mlx.core as mx
+
+        mx.synchronize()
+        self._turn = None
+
+    def _prepared(self) -> Turn:
+        if self._turn is None:
+            raise EngineError(FaultKind.generation_failed, f"engine {self.NAME}: no turn is prepared")
+        return self._turn
+
+    def _load_target(self) -> LoadedModel:
+        return load_model(self.checkpoint)
+
+    @abstractmethod
+    def _check_settings(self) -> None:
+        """Parse the engine's settings, before anything loads."""
+
+    @abstractmethod
+    def _load_package(self) -> LoadInfo:
+        """Load what is needed beside the target: widths, the package's version, notes."""
+
+    @abstractmethod
+    def _generate(self, turn: Turn, tick: Tick) -> Answer:
+        """Run the package's loop: a tick when prefill's token is evaluated, and one a verify step."""
+
+    @abstractmethod
+    def _evidence(self, answer: Answer, done: Committed) -> Sequence[Evidence]:
+        """The signs of one turn, the way of decoding first."""
+
+    def _reuse(self, prompt_ids: Sequence[int]) -> int:
+        """How many of the prompt's tokens the conversation's cache already has. By default there is no such cache."""
+        return 0
+
+    def _remember(self, token_ids: Sequence[int]) -> None:
+        """The conversation is now these tokens."""
+        return
+
+    def _forget(self) -> None:
+        """A new conversation."""
+        return
+
+
+def committed(answer: Answer, *, max_tokens: int, end_ids: frozenset[int]) -> Committed:
+    """What counts of an answer: up to max_tokens and to the first end token, each step cut accordingly.
+
+    Of a proposal that was accepted but came after the cut, nothing is left: it counts as drafted only. The first token
+    is prefill's.
+
+    Raises:
+        EngineError: the rounds do not account for the tokens.
+    """
+    token_ids = list(answer.token_ids[:max_tokens])
+    ends = next((place for place, token in enumerate(token_ids) if token in end_ids), None)
+    if ends is not None:
+        token_ids = token_ids[: ends + 1]
+    left = len(token_ids) - 1
+    steps: list[Step] = []
+    sources = []
+    for each in answer.rounds:
+        count = min(each.accepted + 1, left)
+        if count < 1:
+            break
+        steps.append((each.drafted, min(each.accepted, count), count))
+        sources.append(each.source)
+        left -= count
+    if left > 0:
+        raise EngineError(
+            FaultKind.generation_failed,
+            f"the verify steps account for {len(token_ids) - left} of {len(token_ids)} tokens",
+            remedy="the package may report them in another way than the version that was tested",
+        )
+    return Committed(
+        token_ids=token_ids, finish_reason="length" if ends is None else "stop", steps=steps, sources=sources
+    )
+
+
+def require_a_tick_a_step(ticks: int, done: Committed, *, engine: str) -> None:
+    """Prefill's token and each verify step must have been stamped.
+
+    Raises:
+        EngineError: they were not: the stamps would belong to other tokens.
+    """
+    expected = 1 + len(done.steps) if done.token_ids else 0
+    if ticks != expected:
+        raise EngineError(
+            FaultKind.generation_failed, f"engine {engine}: {ticks} stamps for prefill and {len(done.steps)} steps"
+        )
+
+
+def text_of(tokenizer: Any, token_ids: Sequence[int], end_ids: frozenset[int]) -> str:
+    """The text as mlx-lm streams it: a final end token has none."""
+    detokenizer = tokenizer.detokenizer
+    for token in token_ids:
+        if token not in end_ids:
+            detokenizer.add_token(token)
+    detokenizer.finalize()
+    return str(detokenizer.text)
+
+
+def counts(done: Committed, *sources: str) -> tuple[int, int, int]:
+    """Steps, proposed and accepted tokens of the steps that these sources proposed."""
+    chosen = [step for step, source in zip(done.steps, done.sources, strict=True) if source in sources]
+    return len(chosen), sum(step[0] for step in chosen), sum(step[1] for step in chosen)
+
+
+def require_setting(problems: Mapping[str, bool], *, engine: str, remedy: str = "") -> None:
+    """The first problem that was found, as an error.
+
+    Raises:
+        EngineError: unsupported_setting.
+    """
+    for problem, found in problems.items():
+        if found:
+            raise EngineError(FaultKind.unsupported_setting, f"engine {engine}: {problem}", remedy=remedy)
