@@ -39,6 +39,8 @@ FIT_STEPS = 5
 CELL_ROUNDS = 4  # with fewer rounds of a prompt, arms and prompts are fitted as a sum instead of each pair its own
 NORMAL_MAD = 0.6745  # median of |x| for standard normal x
 SMALL = 1e-12  # on the log scale: less is rounding
+LARGEST_LOG = 700.0  # of a finite ratio
+BELOW_1, ABOVE_1 = math.nextafter(1.0, 0.0), math.nextafter(1.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,14 +161,23 @@ def effect_of(series: Series, *, alpha: float, seed: int) -> Effect:
     if 1.0 / len(signs) <= alpha:
         reach = half_width(scores, series.contrasts, root)
         low, high = interval(p, root=root, p_of_none=p_value, alpha=alpha, reach=reach)
+    return effect_from(series.contrasts, root=root, low=low, high=high, p_value=p_value, alpha=alpha)
+
+
+def effect_from(contrasts: Floats, *, root: float, low: float, high: float, p_value: float, alpha: float) -> Effect:
+    """An estimate and an interval on the log scale as an effect."""
+    ci_low, ci_high = math.exp(low), math.exp(high) if high < LARGEST_LOG else math.inf
+    if p_value <= alpha:
+        # An end so near to 0 that it rounds to a ratio of 1 must not seem to include it.
+        ci_low, ci_high = (max(ci_low, ABOVE_1), ci_high) if root > 0 else (ci_low, min(ci_high, BELOW_1))
     return Effect(
         ratio=math.exp(root),
-        ci_low=math.exp(low),
-        ci_high=math.exp(high) if high < 700 else math.inf,
+        ci_low=ci_low,
+        ci_high=ci_high,
         p_value=p_value,
-        rounds=series.rounds,
-        wins=int((series.contrasts > 0).sum()),
-        losses=int((series.contrasts < 0).sum()),
+        rounds=len(contrasts),
+        wins=int((contrasts > 0).sum()),
+        losses=int((contrasts < 0).sum()),
     )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.effects import Effect, exchanges
+from orchestrator.effects import Effect, effect_from, exchanges
 from orchestrator.inversion import Floats, estimate, half_width, interval
 from orchestrator.observations import ScopeTrials
 
@@ -132,15 +132,7 @@ def contrast_effect(used: ScopeTrials, weights: Mapping[str, float], *, alpha: f
     if 1.0 / len(signs) <= alpha:
         reach = half_width(scores, values, root)
         low, high = interval(p, root=root, p_of_none=p_value, alpha=alpha, reach=reach)
-    return Effect(
-        ratio=math.exp(root),
-        ci_low=math.exp(low),
-        ci_high=math.exp(high) if high < 700 else math.inf,
-        p_value=p_value,
-        rounds=len(values),
-        wins=int((values > 0).sum()),
-        losses=int((values < 0).sum()),
-    )
+    return effect_from(values, root=root, low=low, high=high, p_value=p_value, alpha=alpha)
 
 
 def _contrasts(used: ScopeTrials, weights: Mapping[str, float]) -> Floats:

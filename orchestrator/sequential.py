@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.effects import Effect
+from orchestrator.effects import Effect, effect_from
 from orchestrator.inversion import Floats, interval
 
 FIRST_STAKES = (0.7, 0.8)  # before anything is known of the noise
@@ -71,15 +71,7 @@ def sequential_effect(contrasts: Floats, *, alpha: float) -> Effect:
         spread = float(np.median(np.abs(contrasts - root)))
         reach = max(4.0 * spread / math.sqrt(len(contrasts)), 1e-6)
         low, high = interval(p, root=root, p_of_none=p_value, alpha=alpha, reach=reach)
-    return Effect(
-        ratio=math.exp(root),
-        ci_low=math.exp(low),
-        ci_high=math.exp(high) if high < 700 else math.inf,
-        p_value=p_value,
-        rounds=len(contrasts),
-        wins=int((contrasts > 0).sum()),
-        losses=int((contrasts < 0).sum()),
-    )
+    return effect_from(contrasts, root=root, low=low, high=high, p_value=p_value, alpha=alpha)
 
 
 def largest_wealth(contrasts: Floats, effects: Floats) -> Floats:
