@@ -55,6 +55,7 @@ class Crew:
     swap: bool
     weights: Mapping[str, Weights]  # by arm
     journal_path: Path
+    note: Callable[[str], None] = lambda text: None  # told what a person should know of a worker's end
     settle: Callable[[], object] | None = None  # called between one swapped arm's end and the next one's load
     members: dict[str, Member] = field(default_factory=dict)
 
@@ -106,12 +107,20 @@ class Crew:
     def discard(self, arm: Arm) -> None:
         """End the arm's worker; the next use loads it anew."""
         if member := self.members.pop(arm.name, None):
-            member.process.stop(self.deadlines.teardown_s)
+            self._stop(arm.name, member)
 
     def close(self) -> None:
         """End all workers."""
         for name in list(self.members):
-            self.members.pop(name).process.stop(self.deadlines.teardown_s)
+            self._stop(name, self.members.pop(name))
+
+    def _stop(self, arm: str, member: Member) -> None:
+        """A worker that has to be signalled has answered all the same: its trials count, and the note is for people."""
+        report = member.process.stop(self.deadlines.teardown_s)
+        if report.survivors:
+            self.note(f"{arm}: processes {report.survivors} survive SIGKILL; what they hold stays taken")
+        elif report.signals:
+            self.note(f"{arm}: did not stop within {self.deadlines.teardown_s:g} s, ended by {report.signals[-1]}")
 
 
 def _file_name(arm: str) -> str:

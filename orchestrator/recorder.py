@@ -401,7 +401,7 @@ def _environment(session: Session, hello: Hello, host: HostFacts) -> models.Envi
             python=hello.python,
             interlace_version=hello.versions.get("interlace") or "unknown",
             mlx_version=hello.versions.get("mlx"),
-            mlx_lm_version=hello.versions.get("mlx_lm"),
+            mlx_lm_version=hello.versions.get("mlx-lm"),
             os=host.os,
             os_build=host.os_build,
             packages=hello.versions,
