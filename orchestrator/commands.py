@@ -213,6 +213,7 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
         swap=plan.design.residency == "swap",
         weights={name: found.for_worker for name, found in weights.items()},
         journal_path=journal_beside(Path(recorder.database.url.database or ".")),
+        note=observer.noted,
         settle=None if recorder.simulated else lambda: wait_until_settled(plan.gate.settle_s),
     )
     with watched(plan, observer.waiting) as (lookout, keeper):
