@@ -184,7 +184,9 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     Raises:
         InterlaceError: see `orchestrator.runner.Runner.run`.
     """
+    from db.frames import trials
     from orchestrator.crew import Crew
+    from orchestrator.judging import decisions
     from orchestrator.preparation import find_weights
     from orchestrator.progress import remainder
     from orchestrator.readiness import journal_beside
@@ -197,7 +199,12 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     plan = recorder.plan
     schedule = build_schedule(plan)
     stored = recorder.stored()
-    left = remainder(schedule, stored.trials, dropped=stored.dropped, replays=plan.gate.replays)
+
+    def decided() -> dict[str, str]:
+        return decisions(trials(recorder.database, recorder.run_id), plan) if plan.design.stop == "early" else {}
+
+    done = frozenset(decided())
+    left = remainder(schedule, stored.trials, dropped=stored.dropped | done, replays=plan.gate.replays)
     if not left.units:
         return
     for index in left.broken_rounds:
@@ -228,6 +235,8 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
             keeper=keeper,
             planned_bytes={name: found.planned_bytes for name, found in weights.items()},
             dropped=set(stored.dropped),
+            decisions=decided,
+            decided=set(done),
         ).run(left)
 
 

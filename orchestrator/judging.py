@@ -43,6 +43,17 @@ def judge(frame: pd.DataFrame, plan: Plan) -> AuditResult:
     )
 
 
+def decisions(frame: pd.DataFrame, plan: Plan) -> dict[str, str]:
+    """The treatments whose comparison over all prompts is decided, and how: by the inference that the audit uses."""
+    if plan.design.stop != "early" or frame[frame["kind"] == "measured"].empty:
+        return {}
+    return {
+        one.treatment: one.verdict.replace("_", " ")
+        for one in judge(frame, plan).comparisons
+        if one.prompt_class is None and one.turn is None and one.verdict in ("supported", "no_difference")
+    }
+
+
 def judge_run(database: Database, plan: Plan, run_id: str) -> AuditResult:
     """Audit the stored trials of a run and store the judgement beside them."""
     result = judge(trials(database, run_id), plan)

@@ -72,6 +72,9 @@ class Runner:
     planned_bytes: Mapping[str, int | None] = field(default_factory=dict)  # by arm: weights, draft included
     memory_noted: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
+    # Which treatments' comparisons are decided, and how; asked after each round of a design that may stop early.
+    decisions: Callable[[], Mapping[str, str]] = dict
+    decided: set[str] = field(default_factory=set)
     faults_in_a_row: Counter[str] = field(default_factory=Counter)
 
     def run(self, left: Remainder) -> None:
@@ -85,7 +88,9 @@ class Runner:
             self._preflight()
             self.observer.started(left)
             for unit in left.units:
-                self._run_unit(unit)
+                if unit.round is None or self._undecided():
+                    self._run_unit(unit)
+                    self._decide(unit)
         finally:
             self.crew.close()
 
@@ -149,13 +154,29 @@ class Runner:
 
     # ---- trials ----
 
+    def _undecided(self) -> bool:
+        """Whether a round would still decide anything. A design that does not stop early runs all that it planned."""
+        if self.plan.design.stop != "early":
+            return True
+        treatments = {arm.name for arm in self.plan.arms} - {self.plan.control}
+        return not treatments or bool(treatments - self.decided - self.dropped)
+
+    def _decide(self, unit: Unit) -> None:
+        """End the rounds of arms whose comparison is decided; rounds go on for the others."""
+        if self.plan.design.stop != "early" or unit.round is None:
+            return
+        for arm, how in self.decisions().items():
+            if arm not in self.decided:
+                self.decided.add(arm)
+                self.observer.noted(f"{arm} is decided after round {unit.round + 1}: {how}")
+
     def _run_unit(self, unit: Unit) -> None:
         """A round, again and whole as long as a rule leaves one of its trials out and the plan allows it."""
         while True:
             self.observer.unit_started(unit)
             reasons = []
             for trial in unit.trials:
-                if trial.arm not in self.dropped:
+                if trial.arm not in self.dropped | self.decided:
                     reasons.append(self._run_trial(trial, unit).excluded_reason)
             why = next((reason for reason in reasons if reason is not None), None)
             if why is None or unit.attempt >= self.plan.gate.replays:

@@ -14,6 +14,7 @@ from orchestrator.commands import run_recorded
 from orchestrator.errors import IncompleteError, InputError
 from orchestrator.plan import Plan
 from orchestrator.preparation import find_weights
+from orchestrator.progress import Unit
 from orchestrator.recorder import Recorder, create_run
 from orchestrator.terminal import SilentObserver
 from workers.host import read_host
@@ -27,12 +28,20 @@ class Witness(SilentObserver):
     def __init__(self) -> None:
         self.problems: dict[str, str | None] = {}
         self.dropped: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.replays = 0
 
     def preflight(self, arm: str, problem: str | None) -> None:
         self.problems[arm] = problem
 
     def arm_dropped(self, arm: str, reason: str) -> None:
         self.dropped[arm] = reason
+
+    def noted(self, text: str) -> None:
+        self.notes.append(text)
+
+    def unit_replayed(self, unit: Unit) -> None:
+        self.replays += 1
 
 
 @pytest.fixture
@@ -183,3 +192,27 @@ def test_swapped_arms_are_loaded_and_warmed_up_for_each_trial(database: Database
     assert len(rows(database, recorder.run_id, kind="measured")) == 18
     # At least one load a change of arm, each with its warm-up.
     assert len(rows(database, recorder.run_id, kind="warmup")) >= 2 + 6
+
+
+def test_an_early_stop_ends_decided_arms_and_goes_on_for_the_others(database: Database, tmp_path: Path) -> None:
+    arms = (arm("a"), arm("twice", effect=2.0), arm("close", effect=1.01, noise=0.05))
+    planned = plan(*arms, rounds=30, stop="early")
+    recorder = run(database, planned, tmp_path)
+    trials = {
+        name: len(rows(database, recorder.run_id, kind="measured", arm_id=key))
+        for name, key in recorder.arm_ids.items()
+    }
+    assert 5 <= trials["twice"] <= 8
+    assert trials["close"] == 30
+    assert trials["a"] == 60
+    assert len(rows(database, recorder.run_id, kind="bracket")) == 2
+
+
+def test_a_twofold_effect_alone_ends_the_run_after_a_few_rounds(database: Database, tmp_path: Path) -> None:
+    planned = plan(arm("a"), arm("twice", effect=2.0), rounds=30, stop="early")
+    recorder = run(database, planned, tmp_path)
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert 5 * 3 <= len(measured) <= 7 * 3
+    assert len(rows(database, recorder.run_id, kind="bracket")) == 2
+    run_recorded(recorder, observer=Witness())  # nothing is left: what is decided stays decided
+    assert len(rows(database, recorder.run_id, kind="measured")) == len(measured)
