@@ -1,7 +1,8 @@
 """What state the machine is in, read around a trial without root.
 
-A reading holds a number, words, or the reason why there is neither; unreadable is never 0. Rates and growths cover the
-time since the same reader's previous reading: between the readings before and after a trial, the trial itself.
+A reading holds a number, words, or the reason why there is neither; unreadable is never 0. Growths cover the
+time since the same reader's previous reading: between the readings before and after a trial, the trial itself. Rates
+cover the same, but half a second at least.
 """
 
 import functools
@@ -14,7 +15,7 @@ from typing import TypeVar
 
 import psutil
 
-from workers import linux, macos
+from workers import extras, linux, macos
 from workers.processes import own_cpu_s
 from workers.system import CounterReader, FieldReader, LocalSystem, OneReading, System, Unreadable
 
@@ -25,9 +26,15 @@ Value = TypeVar("Value")
 CHEAP = frozenset(
     (
         "thermal_level thermal_zone_c cpu_mhz tree_memory_bytes memory_available_bytes cpu_cores_others"
-        " cpu_cores_stolen stalled_cpu_us stalled_memory_us stalled_io_us gpu_mhz"
+        " cpu_cores_stolen stalled_cpu_us stalled_memory_us stalled_io_us"
     ).split()
-) | ({"swap_used_bytes"} if sys.platform == "linux" else frozenset())
+) | (
+    # macOS would start a program for these.
+    {"swap_used_bytes", "gpu_mhz", "gpu_c", "gpu_throttle"} if sys.platform == "linux" else frozenset()
+)
+
+# Processor time is counted in ticks of 10 ms: over a few milliseconds a rate would be noise.
+RATE_WINDOW_S = 0.5
 
 FIRST = "a difference needs two readings, and this is the first"
 
@@ -71,6 +78,7 @@ class MachineReader:
         self._clock = clock
         self._only = only
         self._previous: _Totals | None = None
+        self._base: _Totals | None = None  # of the rates: at least half a second old, where there is one
 
     def read(self) -> tuple[Reading, ...]:
         """The state now: every field of this platform once, in a fixed order."""
@@ -81,7 +89,9 @@ class MachineReader:
         now = _Totals(
             at_s=started_s, found={name: _count(read, system) for name, (_, read) in (rates | growths).items()}
         )
-        per_s = [_grown(name, source, self._previous, now, per_s=True) for name, (source, _) in rates.items()]
+        if self._previous is not None and (self._base is None or _is_apart(self._previous, now)):
+            self._base = self._previous
+        per_s = [_grown(name, source, self._base, now, per_s=True) for name, (source, _) in rates.items()]
         in_all = [_grown(name, source, self._previous, now, per_s=False) for name, (source, _) in growths.items()]
         self._previous = now
         cost = Reading(field="read_ms", value=1000 * (self._clock() - started_s), source="our own clock")
@@ -112,8 +122,17 @@ Tables = tuple[
 
 def _tables(system: System) -> Tables:
     """The platform's instant fields, rates and growths."""
-    here = macos if system.platform == "darwin" else linux
-    return here.FIELDS | _FIELDS, here.RATES | _RATES, here.GROWTHS
+    if system.platform == "darwin":
+        return (
+            macos.FIELDS | extras.MACOS_FIELDS | _FIELDS,
+            macos.RATES | _RATES,
+            macos.GROWTHS | extras.MACOS_GROWTHS,
+        )
+    return linux.FIELDS | extras.LINUX_FIELDS | _FIELDS, linux.RATES | _RATES, linux.GROWTHS | extras.LINUX_GROWTHS
+
+
+def _is_apart(before: _Totals, now: _Totals) -> bool:
+    return now.at_s - before.at_s >= RATE_WINDOW_S
 
 
 def _chosen(table: dict[str, tuple[str, Value]], only: Collection[str] | None) -> dict[str, tuple[str, Value]]:
