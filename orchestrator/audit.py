@@ -332,4 +332,5 @@ def _left_out(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
     if "error_kind" in unused.columns:
         why = unused["error_kind"].astype(object).where(unused["error_kind"].notna(), why)
     counts = ", ".join(f"{count} {name}" for name, count in why.value_counts().items())
-    return (Reason(code="left_out", text=f"{arm}: {len(unused)} trials left out ({counts})"),)
+    noun = "trial" if len(unused) == 1 else "trials"
+    return (Reason(code="left_out", text=f"{arm}: {len(unused)} {noun} left out ({counts})"),)

@@ -198,8 +198,8 @@ def test_only_finished_included_trials_of_complete_rounds_count(frame: pd.DataFr
     assert (draft.rounds, draft.verdict) == (6, "supported")
     assert draft.ratio == pytest.approx(1.3, rel=0.02)
     assert [reason.text for reason in draft.reasons if reason.code == "left_out"] == [
-        "draft: 1 trials left out (1 thermal)",
-        "plain: 1 trials left out (1 interrupted)",
+        "draft: 1 trial left out (1 thermal)",
+        "plain: 1 trial left out (1 interrupted)",
     ]
 
 
