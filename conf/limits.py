@@ -33,6 +33,14 @@ def one_of(*words: Any) -> Rule:
 
 
 _KV_BITS = one_of(2, 3, 4, 5, 6, 8)
+_DRAFT_BITS = one_of(2, 4, 8)
+_VERIFY_MODE = one_of("dflash", "adaptive", "ddtree", "off")
+_SERVER: dict[str, Rule] = {"ready_s": above(0), "first_token_s": above(0), "idle_s": above(0)}
+_OMLX: dict[str, Rule] = {
+    "prefix_cache_bytes": at_least(0),
+    "burst_decode": one_of("off", "light", "balanced", "aggressive"),
+    "max_context": at_least(1),
+}
 # What workers.drift and workers.engines.simulated know; conf imports neither, so a test holds them equal.
 _DRIFTS = ("none", "linear", "saturating", "step", "random_walk", "bursts", "duty_cycle")
 _FAULTS = (
@@ -65,6 +73,35 @@ RULES: dict[type[Any], dict[str, Rule]] = {
         "ngram_min": at_least(1),
         "ngram_max": at_least(1),
     },
+    schema.MlxLmServerConfig: {"prefill_step_size": at_least(1), "kv_bits": _KV_BITS, **_SERVER},
+    schema.MlxLmServerDraftConfig: {
+        "block_size": at_least(2),
+        "prefill_step_size": at_least(1),
+        "kv_bits": _KV_BITS,
+        **_SERVER,
+    },
+    schema.DflashServerConfig: {
+        "block_size": at_least(2),
+        "verify_mode": _VERIFY_MODE,
+        "draft_bits": _DRAFT_BITS,
+        "draft_group_size": at_least(1),
+        "prefix_cache_bytes": at_least(1),
+        "max_context": at_least(1),
+        "fastpath_max_tokens": at_least(0),
+        **_SERVER,
+    },
+    schema.OmlxConfig: {**_OMLX, **_SERVER},
+    schema.OmlxDflashConfig: {
+        "block_size": at_least(2),
+        "verify_mode": _VERIFY_MODE,
+        "draft_bits": _DRAFT_BITS,
+        "draft_group_size": at_least(1),
+        "dflash_max_context": at_least(1),
+        **_OMLX,
+        **_SERVER,
+    },
+    schema.OmlxMtpConfig: {"depth": at_least(1), **_OMLX, **_SERVER},
+    schema.OpenaiHttpConfig: {"block_size": at_least(1), "first_token_s": above(0), "idle_s": above(0)},
     schema.SimulatedConfig: {
         "effect": above(0),
         "decode_tps": above(0),

@@ -162,6 +162,109 @@ class PromptLookupConfig(EngineConfig):
 
 
 @dataclass
+class MlxLmServerConfig(EngineConfig):
+    """mlx_lm.server without a draft, launched on a free port or attached to."""
+
+    attach: str | None = None  # the address of a server that runs already; null: launch one
+    log_file: str | None = None  # of the server that runs already: where evidence is read
+    server_python: str | None = None  # the interpreter of the server's environment; null: the worker's
+    prefix_cache: bool = True
+    prefill_step_size: int = 2048
+    kv_bits: int | None = None
+    kv_group_size: int = 64
+    quantized_kv_start: int = 5000
+    ready_s: float = 900.0  # until the first completion
+    first_token_s: float = 600.0  # of a request; keep-alive does not extend it
+    idle_s: float = 60.0  # between two tokens
+
+
+@dataclass
+class MlxLmServerDraftConfig(MlxLmServerConfig):
+    """mlx_lm.server with a draft model. It gives no sign whether the draft ran: engagement is unknown."""
+
+    draft: str | None = None
+    block_size: int = 4
+
+
+@dataclass
+class DflashServerConfig(EngineConfig):
+    """`dflash serve` of dflash-mlx, which needs an environment of its own: see `server_python`."""
+
+    attach: str | None = None
+    log_file: str | None = None
+    server_python: str | None = None
+    draft: str | None = None
+    block_size: int | None = None  # null: the draft's own
+    verify_mode: str = "dflash"  # adaptive shrinks blocks within a run
+    draft_bits: int | None = None  # quantise the draft at load; null: as it is
+    draft_group_size: int = 64
+    prefix_cache: bool = True
+    prefix_cache_bytes: int | None = None
+    max_context: int | None = None
+    fastpath_max_tokens: int = 0  # requests of up to so many tokens decode plainly
+    ready_s: float = 900.0
+    first_token_s: float = 600.0
+    idle_s: float = 60.0
+
+
+@dataclass
+class OmlxConfig(EngineConfig):
+    """oMLX, plain decoding, with a fresh base path and settings of its own for each arm; or attached to."""
+
+    attach: str | None = None
+    model: str | None = None  # attach: the model's name at the server
+    api_key_env: str | None = None  # attach: the environment variable that holds the key; never the key
+    log_file: str | None = None
+    command: str = "omlx"
+    prefix_cache: bool = True
+    prefix_cache_bytes: int = 8 * 2**30  # in RAM
+    chunked_prefill: bool = False
+    burst_decode: str = "off"  # else tokens come in bursts and have no times of their own
+    max_context: int | None = None
+    ready_s: float = 900.0
+    first_token_s: float = 600.0
+    idle_s: float = 60.0
+
+
+@dataclass
+class OmlxDflashConfig(OmlxConfig):
+    """oMLX with DFlash."""
+
+    draft: str | None = None
+    block_size: int = 8
+    verify_mode: str = "dflash"
+    draft_bits: int | None = None
+    draft_group_size: int = 64
+    dflash_max_context: int | None = None  # longer prompts run plainly
+
+
+@dataclass
+class OmlxMtpConfig(OmlxConfig):
+    """oMLX with the model's own multi-token prediction heads."""
+
+    depth: int = 1  # tokens drafted per step
+
+
+@dataclass
+class OpenaiHttpConfig(EngineConfig):
+    """Any OpenAI-compatible server that runs already. Name the checkpoint that it serves."""
+
+    url: str = "http://127.0.0.1:8080"
+    model: str | None = None  # null: the only one that it serves
+    api_key_env: str | None = None  # the environment variable that holds the key; never the key
+    mechanism: str | None = None  # what the server was started with: dflash, mtp, draft_model, ...; null: nothing
+    block_size: int | None = None  # the verify width, where known
+    preset: str = "none"  # of the evidence catalogue: docs/evidence.md
+    evidence: dict[str, Any] = field(default_factory=dict)  # or signs of your own, in the catalogue's form
+    log_file: str | None = None
+    log_command: str | None = None  # prints the server's log, such as `lms log stream`
+    tokenizer: str | None = None  # the model's folder, to count tokens where the server states no usage
+    body: dict[str, Any] = field(default_factory=dict)  # further keys of each request
+    first_token_s: float = 600.0
+    idle_s: float = 60.0
+
+
+@dataclass
 class SimulatedConfig(EngineConfig):
     """No model at all: a fake clock, a drift profile and known true effects. Marked simulated everywhere."""
 

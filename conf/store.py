@@ -26,6 +26,13 @@ PLAN_GROUPS = tuple(group for group in GROUP_SCHEMAS if group != "claim")
 ENGINE_SCHEMAS: dict[str, type[schema.EngineConfig]] = {
     "workers.engines.mlx_lm.MlxLm": schema.MlxLmConfig,
     "workers.engines.mlx_lm_draft.MlxLmDraft": schema.MlxLmDraftConfig,
+    "workers.engines.mlx_lm_server.MlxLmServer": schema.MlxLmServerConfig,
+    "workers.engines.mlx_lm_server_draft.MlxLmServerDraft": schema.MlxLmServerDraftConfig,
+    "workers.engines.dflash_server.DflashServer": schema.DflashServerConfig,
+    "workers.engines.omlx.Omlx": schema.OmlxConfig,
+    "workers.engines.omlx_dflash.OmlxDflash": schema.OmlxDflashConfig,
+    "workers.engines.omlx_mtp.OmlxMtp": schema.OmlxMtpConfig,
+    "workers.engines.openai_http.OpenaiHttp": schema.OpenaiHttpConfig,
     "workers.engines.prompt_lookup.PromptLookup": schema.PromptLookupConfig,
     "workers.engines.simulated.Simulated": schema.SimulatedConfig,
 }
