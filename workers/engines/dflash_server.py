@@ -17,6 +17,7 @@ from workers.http.answer import Answer
 from workers.server_process import HOST, ServerSpec
 
 _START = "from dflash_mlx.cli import main; main()"  # its script's name belongs to another package as well
+_INSTALL = "pip install dflash-mlx 'mlx-lm<0.32'"
 _VERIFY_MODES = ("dflash", "adaptive", "ddtree", "off")
 
 
@@ -69,7 +70,7 @@ class DflashServer(LaunchedEngine):
     def _command(self, port: int, folder: Path) -> ServerSpec:
         own = self._settings()
         python = own.server_python or sys.executable
-        self.server_version = require_installed(python, "dflash-mlx", install="pip install dflash-mlx")["dflash-mlx"]
+        self.server_version = _require_packages(python)
         if self.draft is None:
             raise EngineError(FaultKind.unsupported_setting, "engine dflash_server has no draft: set engine.draft")
         model, _ = served_folder(self.checkpoint, folder)
@@ -109,6 +110,23 @@ class DflashServer(LaunchedEngine):
         if self._sampling.temperature > 0:
             notes.append("at a temperature above 0 this server decodes plainly: no request will show drafting")
         return notes
+
+
+def _require_packages(python: str) -> str | None:
+    """dflash-mlx's version. Up to 0.1.8 its server imports what mlx-lm 0.32 no longer has.
+
+    Raises:
+        EngineError: with the command that installs what fits.
+    """
+    found = require_installed(python, "dflash-mlx", install=_INSTALL)
+    mlx_lm = found["mlx-lm"] or ""
+    if str(found["dflash-mlx"]).startswith("0.1.") and not mlx_lm.startswith(("0.30.", "0.31.")):
+        raise EngineError(
+            FaultKind.load_failed,
+            f"{python}: dflash-mlx {found['dflash-mlx']} does not run with mlx-lm {mlx_lm or 'missing'}",
+            remedy=f"in an environment of its own: {_INSTALL}, and engine.server_python",
+        )
+    return found["dflash-mlx"]
 
 
 def _quant(own: Settings) -> str:

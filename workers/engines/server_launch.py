@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from workers.catalogue.match import explain
 from workers.checkpoints import CheckpointInfo, inspect, resolve
 from workers.dummies import DEFAULT_GROUP_SIZE, SHAPES, save
 from workers.engines.base import LoadInfo
@@ -141,6 +142,7 @@ class LaunchedEngine(ServerEngine):
         deadline = time.monotonic() + ready_s
         while self._process is not None and not self._process.listens():
             self._process.require_alive()
+            self._raise_what_the_log_says()
             self._wait_or_give_up(deadline, ready_s, "it listens on no port")
         while True:
             self._require_server()
@@ -150,6 +152,18 @@ class LaunchedEngine(ServerEngine):
                 if error.status not in _NOT_READY:
                     raise
                 self._wait_or_give_up(deadline, ready_s, str(error))
+
+    def _raise_what_the_log_says(self) -> None:
+        """A server may print why its mechanism failed to load, and then neither serve nor end."""
+        if self.mechanism is None or self._log is None:
+            return
+        why = explain(self._preset, self._log.lines_since(self._log_start), mechanism=self.mechanism)
+        if why is not None:
+            raise EngineError(
+                FaultKind.load_failed,
+                f"{self.title}: {why}",
+                remedy=f"this {self.title} cannot load the draft: take another draft, or a newer version",
+            )
 
     def _wait_or_give_up(self, deadline: float, ready_s: float, why: str) -> None:
         if time.monotonic() >= deadline:
