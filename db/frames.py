@@ -28,7 +28,7 @@ _REALS = frozenset(
     (
         "ttft_s prefill_tps decode_tps end_to_end_tps accept_length acceptance_rate total_s engine_prefill_tps"
         " engine_decode_tps engine_gap cpu_s gate_wait_s wall_s monotonic_s temperature ratio ci_low ci_high p_value"
-        " aa_ratio aa_low aa_high engaged_share drift alpha margin runner_started_at"
+        " aa_ratio aa_low aa_high family_p engaged_share drift alpha margin runner_started_at"
     ).split()
 )
 _TIMES = frozenset("started_at generation_started_at created_at run_created_at finished_at".split())

@@ -389,6 +389,10 @@ class Audit(Base):
     drift: Mapped[float | None]  # last bracket control over the first, minus 1
     drift_reason: Mapped[str | None]
     summary: Mapped[str]
+    inference: Mapped[str | None]  # fixed | anytime: which intervals and p-values; NULL: before they were told apart
+    best: Mapped[list[Any] | None]  # for each scope, the arms not distinguishable from the best
+    carry_over: Mapped[dict[str, Any] | None]  # the largest; NULL: too few trials to tell
+    compositions: Mapped[dict[str, Any] | None]  # two factors; NULL: the arms are no full table
 
     comparisons: Mapped[list["Comparison"]] = relationship(
         lazy="raise", order_by="Comparison.position", cascade="all, delete-orphan", passive_deletes=True
@@ -421,6 +425,8 @@ class Comparison(Base):
     aa_high: Mapped[float | None]
     engaged_share: Mapped[float | None]  # of the treatment's generations, those with evidence of engagement
     reasons: Mapped[list[Any]]  # codes, each with its words
+    family_p: Mapped[float | None]  # for the family of all treatments
+    included: Mapped[dict[str, Any] | None]  # the verdict with the trials that rules exclude; NULL: none was excluded
     __table_args__ = (
         UniqueConstraint("audit_id", "position"),
         _one_of(

@@ -30,7 +30,7 @@ def main() -> None:
     run_id = resolve_run(database, run_text)
     plan = load(stored_plan(database, run_id))
     out = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
-    print_audit(judge_run(database, plan, run_id), plan=plan, run_id=run_id, out=out)
+    print_audit(judge_run(database, plan, run_id).result, plan=plan, run_id=run_id, out=out)
     svg = out.export_svg(title=f"interlace audit {run_text}", theme=MONOKAI)
     svg = re.sub(r"@font-face\s*{[^}]*}", "", svg)
     target.write_text(re.sub(r"[ \t]+\n", "\n", svg), encoding="utf-8")

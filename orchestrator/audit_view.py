@@ -1,15 +1,15 @@
 """An audit on the terminal, as JSON and as Markdown: the verdict in words first, then the numbers behind it."""
 
 import json
-import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from orchestrator.jsonable import bounded
 from orchestrator.plan import Plan
 from orchestrator.terminal import console
 from orchestrator.terminal import table as new_table
@@ -37,23 +37,18 @@ METRIC_WORDS = {
 }
 
 
-def show_audit(result: "AuditResult", *, plan: Plan, run_id: str, style: str) -> None:
+def show_audit(
+    result: "AuditResult", *, plan: Plan, run_id: str, style: str, composition: "tuple[Table, Factorial] | None" = None
+) -> None:
     """Print an audit as `table`, `json` or `markdown`."""
     if style == "json":
-        sys.stdout.write(json.dumps(_bounded({"run_id": run_id} | asdict(result)), indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(bounded({"run_id": run_id} | asdict(result)), indent=1, allow_nan=False) + "\n")
     elif style == "markdown":
         sys.stdout.write(markdown(result, plan=plan, run_id=run_id))
     else:
         print_audit(result, plan=plan, run_id=run_id, out=console())
-
-
-def _bounded(value: Any) -> Any:
-    """The value with open ends of intervals as null: JSON has no infinity."""
-    if isinstance(value, dict):
-        return {key: _bounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_bounded(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        if composition is not None:
+            print_composition(*composition, console())
 
 
 # ---- terminal ----

@@ -271,19 +271,12 @@ def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: 
 
 
 def _audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Sequence[str], style: str) -> int:
-    from db.frames import trials
-    from orchestrator.audit_view import print_composition, show_audit
-    from orchestrator.judging import composition, judge
-    from orchestrator.recorder import save_audit
-    from orchestrator.terminal import console
+    from orchestrator.audit_view import show_audit
+    from orchestrator.judging import judge_run
 
-    frame = trials(database, run_id)
-    result = judge(frame, plan)
-    save_audit(database, plan, run_id, result)
-    show_audit(result, plan=plan, run_id=run_id, style=style)
-    if style == "table" and (composed := composition(frame, plan)) is not None:
-        print_composition(*composed, console())
-    found = {comparison.verdict for comparison in result.comparisons if comparison.prompt_class is None}
+    judged = judge_run(database, plan, run_id)
+    show_audit(judged.result, plan=plan, run_id=run_id, style=style, composition=judged.composition)
+    found = {comparison.verdict for comparison in judged.result.comparisons if comparison.prompt_class is None}
     return EXIT_VERDICT if found & set(fail_on) else EXIT_DONE
 
 
@@ -358,6 +351,31 @@ def show_status(*, url: str | None, limit: int) -> None:
     from orchestrator.terminal import console
 
     print_status(runs(_open(url), limit=limit), console())
+
+
+def show_doctor(*, url: str | None, as_json: bool) -> int:
+    """`interlace doctor`: look at this machine, change nothing."""
+    from db.errors import DatabaseError
+    from db.migrate import current
+    from db.session import database_path, database_url
+    from orchestrator.doctor import as_json as doctor_json
+    from orchestrator.doctor import examine
+    from orchestrator.doctor_view import print_diagnosis
+    from orchestrator.readiness import journal_beside
+    from orchestrator.terminal import console
+
+    chosen = database_url(url)
+    path = database_path(chosen)
+    try:
+        words = str(current(chosen))
+    except DatabaseError as error:
+        words = str(error)
+    found = examine(database=path, database_words=words, journal=journal_beside(path))
+    if as_json:
+        sys.stdout.write(doctor_json(found))
+    else:
+        print_diagnosis(found, console())
+    return RefusedError.exit_code if found.obstacles else EXIT_DONE
 
 
 def query_database(sql: str, *, url: str | None, params: Sequence[str], style: str, output: str | None) -> None:

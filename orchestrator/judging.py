@@ -1,6 +1,7 @@
 """From stored rows to judgements: reads what the pure statistics need, and stores what they say."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -54,11 +55,24 @@ def decisions(frame: pd.DataFrame, plan: Plan) -> dict[str, str]:
     }
 
 
-def judge_run(database: Database, plan: Plan, run_id: str) -> AuditResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A run's judgement: each arm against the control, and how two factors compose where there are two."""
+
+    result: AuditResult
+    composition: tuple[Table, Factorial] | None
+
+
+def judge_run(database: Database, plan: Plan, run_id: str) -> Judged:
     """Audit the stored trials of a run and store the judgement beside them."""
-    result = judge(trials(database, run_id), plan)
-    save_audit(database, plan, run_id, result)
-    return result
+    frame = trials(database, run_id)
+    judged = Judged(result=judge(frame, plan), composition=composition(frame, plan))
+    compositions = None
+    if judged.composition is not None:
+        table, found = judged.composition
+        compositions = asdict(table) | asdict(found)
+    save_audit(database, plan, run_id, judged.result, compositions=compositions)
+    return judged
 
 
 def host_noise(url: str, *, hostname: str) -> Setting | None:

@@ -17,6 +17,7 @@ from orchestrator.errors import RefusedError
 from orchestrator.evidence import Judgement, judge
 from orchestrator.exclusion import Circumstances, excluded_reason, hottest
 from orchestrator.gate import Passage
+from orchestrator.jsonable import bounded
 from orchestrator.measures import flags, measure
 from orchestrator.plan import Arm, Gate, Plan, Prompt, dump, sha256_of
 from orchestrator.preparation import ArmWeights
@@ -525,8 +526,19 @@ def _words(readings: Sequence[Reading], name: str) -> tuple[str | None, str | No
 # ---- audits ----
 
 
-def save_audit(database: Database, plan: Plan, run_id: str, result: "AuditResult") -> None:
-    """Store a judgement with the version of the method that made it."""
+def save_audit(
+    database: Database,
+    plan: Plan,
+    run_id: str,
+    result: "AuditResult",
+    *,
+    compositions: Mapping[str, Any] | None = None,
+) -> None:
+    """Store a judgement with the version of the method that made it.
+
+    Args:
+        compositions: of two factors, as plain values; None: the arms are no full table.
+    """
     design = plan.design
     comparisons = [
         models.Comparison(
@@ -553,6 +565,10 @@ def save_audit(database: Database, plan: Plan, run_id: str, result: "AuditResult
                 drift=result.drift,
                 drift_reason=result.drift_reason,
                 summary=result.summary,
+                inference="anytime" if design.stop == "early" else "fixed",
+                best=[asdict(each) for each in result.best],
+                carry_over=None if result.carry_over is None else bounded(asdict(result.carry_over)),
+                compositions=None if compositions is None else bounded(compositions),
                 comparisons=comparisons,
             )
         )

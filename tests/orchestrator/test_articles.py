@@ -26,7 +26,7 @@ def audit(planned: Plan, tmp_path: Path) -> AuditResult:
     database = open_database(f"sqlite:///{tmp_path / 'article.db'}")
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
     run_recorded(recorder, observer=SilentObserver())
-    return judge_run(database, planned, recorder.run_id)
+    return judge_run(database, planned, recorder.run_id).result
 
 
 def over_all(result: AuditResult) -> dict[str, Comparison]:
@@ -103,7 +103,7 @@ def test_the_engine_that_wins_the_short_prompt_can_lose_the_second_turn(tmp_path
     database = open_database(f"sqlite:///{tmp_path / 'turns.db'}")
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
     run_recorded(recorder, observer=SilentObserver())
-    result = judge_run(database, planned, recorder.run_id)
+    result = judge_run(database, planned, recorder.run_id).result
     turns = {one.turn: one for one in result.comparisons if one.turn is not None}
     assert turns[1].verdict == "supported"
     assert turns[1].direction == "slower"
