@@ -1,113 +1,60 @@
-"""The two source articles' situations, run end to end on simulated machines: what would the audit have told them?"""
+"""The situations of the two source articles, as the audit sees them."""
 
-from pathlib import Path
+from typing import Any
 
-import pytest
+import pandas as pd
 
-from db.frames import trials
-from db.session import open_database
-from orchestrator.audit import AuditResult, Comparison
-from orchestrator.commands import run_recorded
-from orchestrator.errors import InputError
-from orchestrator.judging import judge_run
-from orchestrator.plan import Plan
-from orchestrator.preparation import find_weights
-from orchestrator.recorder import create_run
-from orchestrator.terminal import SilentObserver
+from orchestrator.audit import audit
 from orchestrator.unrandomised import explain_by_drift
-from workers.host import read_host
-
-from .plans import arm, plan, prompt
-
-PROMPTS = tuple(prompt(number, prompt_class="code") for number in range(2))
+from tests.orchestrator.flat import FlatRun, changed
 
 
-def audit(planned: Plan, tmp_path: Path) -> AuditResult:
-    database = open_database(f"sqlite:///{tmp_path / 'article.db'}")
-    recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
-    run_recorded(recorder, observer=SilentObserver())
-    return judge_run(database, planned, recorder.run_id).result
-
-
-def over_all(result: AuditResult) -> dict[str, Comparison]:
+def verdicts(frame: pd.DataFrame, control: str) -> dict[str, Any]:
+    result = audit(frame, control=control, metric="end_to_end_tps")
     return {one.treatment: one for one in result.comparisons if one.prompt_class is None and one.turn is None}
 
 
-def test_a_machine_that_loses_a_third_of_its_speed_makes_no_setting_look_better(tmp_path: Path) -> None:
-    """Decode mode and chunked prefill: four runs in a row made two confident paragraphs, both false."""
-    hot = {"drift": "linear", "drift_size": -0.34}
-    arms = [arm(name, **hot) for name in ("defaults", "decode mode", "chunked prefill")]
-    result = audit(plan(*arms, prompts=PROMPTS, rounds=8), tmp_path)
-    assert result.drift == pytest.approx(-0.34, abs=0.05)
-    for one in over_all(result).values():
-        assert one.verdict in ("could_be_drift", "no_difference")
+def test_four_bits_that_won_every_round_while_the_machine_slowed_down() -> None:
+    # 6 bits fell from 123 to 104 tokens a second over the rounds; 4 bits, some 20 % faster, won each of them.
+    frame = FlatRun(effects={"6bit": 1.0, "4bit": 1.22}, rounds=8, drift=104 / 123 - 1, noise=0.01).frame()
+    found = verdicts(frame, "6bit")["4bit"]
+    assert (found.verdict, found.direction, found.wins) == ("supported", "faster", 8)
 
 
-def test_the_same_settings_in_four_runs_one_after_the_other_are_drift_and_say_how_much(tmp_path: Path) -> None:
-    """As it was done by hand: A, B, C, and A again."""
-    import pandas as pd
+def test_four_rounds_of_it_are_too_few_for_the_level() -> None:
+    frame = FlatRun(effects={"6bit": 1.0, "4bit": 1.22}, rounds=4, drift=104 / 123 - 1, noise=0.01).frame()
+    found = verdicts(frame, "6bit")["4bit"]
+    assert (found.verdict, found.wins) == ("underpowered", 4)
 
-    hours = [0.0, 0.5, 1.0, 1.5]
+
+def test_a_speculation_that_was_not_running() -> None:
+    # The server answered every request on the plain engine, as fast as the control.
+    frame = FlatRun(effects={"plain": 1.0, "dflash": 1.0}, drafting=["dflash"]).frame()
+    found = verdicts(changed(frame, frame["arm"] == "dflash", engaged=False, useful=False), "plain")["dflash"]
+    assert (found.verdict, found.engaged_share) == ("not_engaged", 0.0)
+    assert found.reasons[0].text == "dflash: not engaged in 40 of 40 generations"
+
+
+def test_block_16_behind_block_8_with_one_run_each() -> None:
+    frame = FlatRun(effects={"block 8": 1.0, "block 16": 0.83}, rounds=1, drift=-0.34).frame()
+    found = verdicts(frame, "block 8")["block 16"]
+    assert (found.verdict, found.rounds, found.ci_low, found.ci_high) == ("underpowered", 1, None, None)
+
+
+def test_a_drift_of_34_percent_that_looked_like_a_setting() -> None:
+    start = pd.Timestamp("2026-03-01T20:00:00Z")
+    values = [("as before", 0, 157.3), ("setting", 45, 128.0), ("as before", 90, 103.8)]
     runs = pd.DataFrame(
-        {
-            "arm": ["defaults", "decode mode", "chunked prefill", "defaults"],
-            "started_at": [pd.Timestamp("2026-09-08", tz="UTC") + pd.Timedelta(hours=h) for h in hours],
-            "value": [103.8, 90.0, 79.0, 68.5],
-        }
+        [(arm, start + pd.Timedelta(minutes=minutes), value) for arm, minutes, value in values],
+        columns=["arm", "started_at", "value"],
     )
-    for found in explain_by_drift(runs, control="defaults"):
-        assert found.seen_drift_per_hour is not None
-        assert found.seen_drift_per_hour < -0.15
-        assert "drift" in found.text
+    (found,) = explain_by_drift(runs, control="as before")
+    assert found.seen_drift_per_hour is not None
+    assert -0.26 < found.seen_drift_per_hour < -0.22
+    # Set between the two control runs, the setting does nothing that the drift does not do.
+    assert abs(found.ratio - 1) < 0.01
 
 
-def test_fewer_bits_that_win_every_round_of_a_warming_machine_are_supported(tmp_path: Path) -> None:
-    """6 bits fell from 123 to 104 tokens a second over the rounds; 4 bits won every one of them."""
-    warm = {"drift": "linear", "drift_size": 104 / 123 - 1}
-    result = audit(plan(arm("6-bit", **warm), arm("4-bit", effect=1.22, **warm), prompts=PROMPTS, rounds=8), tmp_path)
-    one = over_all(result)["4-bit"]
-    assert (one.verdict, one.direction, one.wins) == ("supported", "faster", 8)
-    assert one.ci_low is not None
-    assert one.ci_high is not None
-    assert one.ci_low <= 1.22 <= one.ci_high
-    assert result.drift == pytest.approx(104 / 123 - 1, abs=0.05)
-
-
-def test_an_engine_that_silently_decodes_plainly_is_not_slow_but_not_engaged(tmp_path: Path) -> None:
-    """The first benchmark measured nothing: the server answered 200 and speculated never."""
-    arms = (arm("plain"), arm("dflash", acceptance=0.7, effect=2.4, fallback=True))
-    recorded = audit(plan(*arms, prompts=PROMPTS, evidence="record"), tmp_path)
-    one = over_all(recorded)["dflash"]
-    assert one.verdict == "not_engaged"
-    assert one.engaged_share == 0.0
-    with pytest.raises(InputError, match="arm dflash failed its preflight: not_engaged"):
-        audit(plan(*arms, prompts=PROMPTS), tmp_path / "again")
-
-
-def test_one_run_each_is_underpowered_whatever_the_gap(tmp_path: Path) -> None:
-    """Block 16 came out 17 % behind block 8, with one run each."""
-    arms = (arm("block 8", acceptance=0.6, block_size=8), arm("block 16", acceptance=0.6, block_size=16, effect=0.83))
-    one = over_all(audit(plan(*arms, rounds=1), tmp_path))["block 16"]
-    assert one.verdict == "underpowered"
-    assert one.ratio == pytest.approx(0.83, abs=0.1)
-
-
-def test_the_engine_that_wins_the_short_prompt_can_lose_the_second_turn(tmp_path: Path) -> None:
-    """Speculation with a cache of its own: fast at decoding, a full prefill every turn."""
-    long_answer = prompt(turns=2)
-    arms = (
-        arm("mtp", acceptance=0.6, prefill_tps=50.0),
-        arm("dflash", acceptance=0.6, effect=1.37, prefill_tps=50.0, prefix_cache=False),
-    )
-    planned = plan(*arms, prompts=(long_answer,), rounds=8, metric="ttft_s")
-    database = open_database(f"sqlite:///{tmp_path / 'turns.db'}")
-    recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
-    run_recorded(recorder, observer=SilentObserver())
-    result = judge_run(database, planned, recorder.run_id).result
-    turns = {one.turn: one for one in result.comparisons if one.turn is not None}
-    assert turns[1].verdict == "supported"
-    assert turns[1].direction == "slower"
-    rows = trials(database, recorder.run_id)
-    second = rows[(rows["turn"] == 1) & (rows["kind"] == "measured")]
-    assert (second[second["arm"] == "dflash"]["cached_tokens"] == 0).all()
-    assert (second[second["arm"] == "mtp"]["cached_tokens"] > 0).all()
+def test_drift_alone_is_never_called_an_effect_of_interleaved_arms() -> None:
+    frame = FlatRun(effects={"as before": 1.0, "setting": 1.0}, rounds=8, drift=-0.34, noise=0.01).frame()
+    assert verdicts(frame, "as before")["setting"].verdict in ("could_be_drift", "no_difference")
