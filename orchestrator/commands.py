@@ -378,6 +378,31 @@ def show_doctor(*, url: str | None, as_json: bool) -> int:
     return RefusedError.exit_code if found.obstacles else EXIT_DONE
 
 
+def show_doctor(*, url: str | None, as_json: bool) -> int:
+    """`interlace doctor`: look at this machine, change nothing."""
+    from db.errors import DatabaseError
+    from db.migrate import current
+    from db.session import database_path, database_url
+    from orchestrator.doctor import as_json as doctor_json
+    from orchestrator.doctor import examine
+    from orchestrator.doctor_view import print_diagnosis
+    from orchestrator.readiness import journal_beside
+    from orchestrator.terminal import console
+
+    chosen = database_url(url)
+    path = database_path(chosen)
+    try:
+        words = str(current(chosen))
+    except DatabaseError as error:
+        words = str(error)
+    found = examine(database=path, database_words=words, journal=journal_beside(path))
+    if as_json:
+        sys.stdout.write(doctor_json(found))
+    else:
+        print_diagnosis(found, console())
+    return RefusedError.exit_code if found.obstacles else EXIT_DONE
+
+
 def query_database(sql: str, *, url: str | None, params: Sequence[str], style: str, output: str | None) -> None:
     """`interlace query`: read-only by construction."""
     from db.query import parse_parameters, run_query
