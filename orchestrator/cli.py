@@ -173,6 +173,19 @@ def query(sql: str, url: str | None, params: tuple[str, ...], style: str, output
     query_database(sql, url=url, params=params, style=style, output=output)
 
 
+@cli.command()
+@_db
+@click.option("--json", "as_json", is_flag=True, help="Everything, for programs.")
+def doctor(url: str | None, *, as_json: bool) -> int:
+    """Show what this machine can run and record, and why a reading is missing.
+
+    Exit code 4 when a run would be refused now.
+    """
+    from orchestrator.commands import show_doctor
+
+    return show_doctor(url=url, as_json=as_json)
+
+
 @cli.group()
 def db() -> None:
     """The database itself."""

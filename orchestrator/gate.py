@@ -204,8 +204,10 @@ class _Window:
         """A counter of microseconds, as the share of the window that it grew by."""
         recent = [s for s in self.samples if s.at_s > self.now - gate.cpu_window_s]
         values = self._values(name, gate.cpu_window_s)
-        if not values or len(recent) < 2:
+        if not values:
             return self._unreadable(name, kind)
+        if len(recent) < 2:
+            return Finding(name=name, kind=kind, unreadable="a share of the time needs two samples")
         # The first sample's growth was before the window.
         share = sum(values[1:]) / _US_PER_S / (recent[-1].at_s - recent[0].at_s)
         problem = f"{words.format(share)}, waiting for {limit:.0%}" if share > limit else None

@@ -1,0 +1,119 @@
+"""What this machine can run and record, what stands in the way, and why a reading is missing. Changes nothing."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.gate import Finding, check
+from orchestrator.memory import working_set_bytes
+from orchestrator.plan import Gate
+from orchestrator.readiness import describe_orphan, describe_suspect
+from workers.awake import Awake, keep_awake
+from workers.host import HostFacts, read_host
+from workers.orphans import Leftovers, find_leftovers
+from workers.remedies import remedy
+from workers.sampling import Sample
+from workers.surroundings import versions
+from workers.telemetry import RATE_WINDOW_S, MachineReader, Reading
+
+DEVICE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Everything that the doctor found."""
+
+    host: HostFacts
+    device: dict[str, Any]  # see workers.device
+    memory_budget_bytes: int | None
+    versions: dict[str, str | None]
+    readings: tuple[Reading, ...]
+    remedies: dict[str, str]  # by field, where a reading is missing and something would bring it
+    awake: Awake
+    gate: tuple[Finding, ...]
+    leftovers: Leftovers
+    database: str  # its state in words
+    disk_free_bytes: int | None
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why a run would be refused now."""
+        found = [describe_suspect(each) for each in self.leftovers.suspects]
+        if isinstance(error := self.device.get("error"), str):
+            found.append(error)
+        battery = next((f.problem for f in self.gate if f.name == "power_source" and f.problem), None)
+        return (*found, *([battery] if battery else []))
+
+
+def examine(*, database: Path, database_words: str, journal: Path) -> Diagnosis:
+    """Look at this machine; takes a second or two."""
+    reader = MachineReader()
+    reader.read()
+    time.sleep(2 * RATE_WINDOW_S)  # rates and growths need a second reading
+    readings = reader.read()
+    host = read_host()
+    device = read_device()
+    gate = Gate()
+    with keep_awake(os.getpid()) as awake:
+        return Diagnosis(
+            host=host,
+            device=device,
+            memory_budget_bytes=device.get("working_set_bytes") or working_set_bytes(host.memory_bytes),
+            versions=versions(),
+            readings=readings,
+            remedies=_remedies(readings),
+            awake=awake,
+            gate=tuple(check(gate, [Sample(at_s=0.0, readings=readings)], now=0.0)),
+            leftovers=find_leftovers(journal, large_bytes=int(gate.orphan_bytes)),
+            database=database_words,
+            disk_free_bytes=_free(database.parent),
+        )
+
+
+def read_device() -> dict[str, Any]:
+    """What MLX says of this machine, asked in a process of its own."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "workers.device"],
+            capture_output=True,
+            text=True,
+            timeout=DEVICE_TIMEOUT_S,
+            check=False,
+        )
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {"error": f"mlx did not answer within {DEVICE_TIMEOUT_S:g} s"}
+    except (ValueError, IndexError):
+        words = done.stderr.strip().splitlines()
+        return {"error": f"mlx ended with status {done.returncode}: {words[-1] if words else 'no words'}"}
+    return found
+
+
+def as_json(found: Diagnosis) -> str:
+    """Everything, for programs."""
+    body = asdict(found) | {"obstacles": list(found.obstacles)}
+    return json.dumps(body, indent=2) + "\n"
+
+
+def _remedies(readings: Sequence[Reading]) -> dict[str, str]:
+    missing = {each.field: each.reason for each in readings if each.reason is not None}
+    helps = {field: remedy(sys.platform, field, reason) for field, reason in missing.items()}
+    return {field: words for field, words in helps.items() if words is not None}
+
+
+def _free(folder: Path) -> int | None:
+    existing = next((each for each in (folder, *folder.parents) if each.exists()), None)
+    return None if existing is None else shutil.disk_usage(existing).free
+
+
+def leftover_lines(found: Leftovers) -> list[str]:
+    """Orphans, which the next run ends, and suspects, which it refuses."""
+    lines = [f"the next run ends {describe_orphan(each)}" for each in found.orphans]
+    return lines + [f"in the way: {describe_suspect(each)}" for each in found.suspects]

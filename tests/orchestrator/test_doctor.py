@@ -1,0 +1,108 @@
+"""`interlace doctor`: every field with its value or the reason and remedy, what stands in the way, in 80 columns."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestrator.doctor import Diagnosis, examine
+from orchestrator.doctor_view import print_diagnosis
+from workers.host import read_host
+from workers.orphans import Leftovers, Orphan, Suspect
+from workers.remedies import remedy
+from workers.telemetry import FIRST, Reading, read_machine
+
+
+@pytest.fixture(scope="module")
+def doctor(tmp_path_factory: pytest.TempPathFactory) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"INTERLACE_DB": str(tmp_path_factory.mktemp("doctor") / "test.db"), "COLUMNS": "80"}
+    command = [sys.executable, "-m", "orchestrator", "doctor", "--json"]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_the_command_tells_programs_everything(doctor: "subprocess.CompletedProcess[str]") -> None:
+    found: dict[str, Any] = json.loads(doctor.stdout)
+    assert doctor.returncode == (4 if found["obstacles"] else 0)
+    fields = {reading["field"] for reading in found["readings"]}
+    assert {reading.field for reading in read_machine()} == fields
+    for reading in found["readings"]:
+        assert reading["value"] is not None or reading["value_text"] or reading["reason"]
+    assert found["versions"]["mlx"]
+    assert "Device" in found["device"]["device"]
+    assert found["host"]["hostname"] == read_host().hostname
+    assert (found["awake"]["tool"] is None) != (found["awake"]["reason"] is None)
+    assert "fresh" in found["database"]
+
+
+def test_rates_have_their_second_reading(doctor: "subprocess.CompletedProcess[str]") -> None:
+    (cores,) = (r for r in json.loads(doctor.stdout)["readings"] if r["field"] == "cpu_cores_others")
+    assert cores["value"] is not None
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Diagnosis:
+    folder = tmp_path_factory.mktemp("here")
+    return examine(database=folder / "test.db", database_words="none yet", journal=folder / "journal")
+
+
+def shown(found: Diagnosis) -> str:
+    out = io.StringIO()
+    print_diagnosis(found, Console(file=out, width=80, highlight=False))
+    return out.getvalue()
+
+
+def test_people_get_80_columns_with_each_field(here: Diagnosis) -> None:
+    text = shown(here)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    for reading in here.readings:
+        assert reading.field in text
+
+
+def test_a_missing_reading_says_why_and_what_would_bring_it(here: Diagnosis) -> None:
+    missing = Reading(field="gpu_mhz", source="macmon", reason="macmon is not installed")
+    words = remedy("darwin", "gpu_mhz", "macmon is not installed")
+    assert words is not None
+    text = " ".join(shown(replace(here, readings=(missing,), remedies={"gpu_mhz": words})).split())
+    assert "macmon is not installed → install macmon" in text
+
+
+def test_leftovers_are_named_with_their_memory(here: Diagnosis) -> None:
+    orphan = Orphan(
+        pid=41, create_time=0.0, title="idle", memory_bytes=3 * 10**9, run_id="run-1", arm="arm-1", proof="journal"
+    )
+    suspect = Suspect(pid=42, title="python serve.py", memory_bytes=10**9, why="listens on port 8080")
+    found = replace(here, leftovers=Leftovers(orphans=(orphan,), suspects=(suspect,)))
+    text = " ".join(shown(found).split())
+    assert "the next run ends process 41 (idle), arm arm-1 of run run-1, held 3.00 GB" in text
+    assert "✗ a run would be refused: process 42 (python serve.py) listens on port 8080, holds 1.00 GB" in text
+
+
+def test_a_machine_on_which_mlx_fails_is_told(here: Diagnosis) -> None:
+    broken = replace(here, device={"error": "mlx cannot be imported: no Metal"})
+    assert "mlx cannot be imported: no Metal" in broken.obstacles
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        ("cpu_cores_others", FIRST),
+        ("gpu_c", "nvidia-ml-py is not installed"),
+        ("energy_mj", "zeus-apple-silicon is not installed"),
+        ("stalled_io_us", "/proc/pressure/io does not exist"),
+        ("thermal_zone_c", "no thermal zones here"),
+    ],
+)
+def test_remedies(field: str, reason: str) -> None:
+    assert remedy("linux", field, reason)
+
+
+def test_a_folder_that_is_not_there_yet_is_no_obstacle(tmp_path: Path) -> None:
+    absent = tmp_path / "a" / "b" / "test.db"
+    assert examine(database=absent, database_words="", journal=absent).disk_free_bytes
