@@ -120,15 +120,10 @@ def audit(
         carry_over=carry_over(usable.trials(ALL), control=control, seed=seed),
         notes={arm: _left_out(measured, arm) for arm in arms},
     )
-    scopes = scopes_of(measured)
-    scoped = [_scoped(usable, scope, run) for scope in scopes]
-    included = None
-    if (measured["y"].notna() & ~measured["usable"]).any():
-        included = [_scoped(Usable.read(measured, include_excluded=True), scope, run) for scope in scopes]
+    scoped = [_scoped(usable, scope, run) for scope in scopes_of(measured)]
+    pairs = list(zip(scoped, _with_excluded(measured, run, scoped), strict=True))
     comparisons = tuple(
-        _compare(run, one, included[index] if included else None, treatment)
-        for treatment in run.treatments
-        for index, one in enumerate(scoped)
+        _compare(run, one, with_excluded, treatment) for treatment in run.treatments for one, with_excluded in pairs
     )
     drift, drift_reason = run_drift(trials, control=control, metric=metric)
     return AuditResult(
@@ -149,6 +144,14 @@ def audit(
     )
 
 
+def _with_excluded(measured: pd.DataFrame, run: _Run, scoped: Sequence[_Scoped]) -> Sequence[_Scoped | None]:
+    """Each scope with the excluded trials as well; None when none was excluded."""
+    if not (measured["y"].notna() & ~measured["usable"]).any():
+        return [None] * len(scoped)
+    everything = Usable.read(measured, include_excluded=True)
+    return [_scoped(everything, one.scope, run) for one in scoped]
+
+
 def run_drift(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[float | None, str | None]:
     """The metric in the control run after the last round over that before the first, minus 1; or why there is none."""
     runs = trials[
@@ -157,7 +160,7 @@ def run_drift(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[float
         & (trials["status"] == "done")
         & trials["excluded_reason"].isna()
     ]
-    runs = runs[runs[metric].notna()]
+    runs = runs[(runs[metric] > 0).fillna(value=False)]
     if runs["sequence"].nunique() < 2:
         return None, "no finished control runs at both ends of the run"
     keys = ["prompt_id", "turn"]
