@@ -125,22 +125,32 @@ def audit(
     comparisons = tuple(
         _compare(run, one, with_excluded, treatment) for treatment in run.treatments for one, with_excluded in pairs
     )
-    drift, drift_reason = run_drift(trials, control=control, metric=metric)
+    return _result(run, trials, measured, scoped, comparisons)
+
+
+def _result(
+    run: _Run,
+    trials: pd.DataFrame,
+    measured: pd.DataFrame,
+    scoped: Sequence[_Scoped],
+    comparisons: tuple[Comparison, ...],
+) -> AuditResult:
+    drift, drift_reason = run_drift(trials, control=run.control, metric=run.metric)
     return AuditResult(
         method_version=METHOD_VERSION,
-        control=control,
-        metric=metric,
-        alpha=alpha,
-        margin=margin,
-        seed=seed,
+        control=run.control,
+        metric=run.metric,
+        alpha=run.alpha,
+        margin=run.margin,
+        seed=run.seed,
         comparisons=comparisons,
         floors=tuple(_floors(scoped)),
         best=tuple(_best(run, one) for one in scoped),
         carry_over=run.carry_over,
-        arms=arm_summaries(measured, [control, AA_LABEL, *run.treatments]),
+        arms=arm_summaries(measured, [run.control, AA_LABEL, *run.treatments]),
         drift=drift,
         drift_reason=drift_reason,
-        summary=summarise(comparisons, drift, metric),
+        summary=summarise(comparisons, drift, run.metric),
     )
 
 
