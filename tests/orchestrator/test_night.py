@@ -1,0 +1,312 @@
+"""A night in seconds: real workers, a real database, a machine on a fake clock that heats up, is disturbed, sleeps and
+has its clock set back. What is stored, and what the audit says of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import Engine as Database
+from sqlalchemy import select
+
+from db import models
+from db.frames import trials
+from db.session import open_database, reading
+from orchestrator.crew import Crew
+from orchestrator.gate import Gatekeeper
+from orchestrator.judging import judge_run
+from orchestrator.lookout import Lookout
+from orchestrator.plan import Gate, Plan
+from orchestrator.preparation import find_weights
+from orchestrator.progress import remainder
+from orchestrator.recorder import Recorder, create_run
+from orchestrator.runner import Clocks, Runner
+from orchestrator.schedule import ScheduledTrial, build_schedule
+from workers.host import read_host
+from workers.sampling import Sample, Sampler
+from workers.telemetry import Reading
+
+from .plans import arm, plan
+from .test_runner import Witness, rows
+
+HOUR_S = 3600.0
+TICK_S = 200.0  # every look at the monotonic clock; a trial takes three
+EPOCH_S = 1_790_000_000.0
+QUIET = {"thermal_level": 0.0, "cpu_cores_others": 0.1, "swap_used_bytes": 0.0}
+State = dict[str, float]
+
+
+def disturbed(when: Callable[[float], bool], **changes: float) -> Callable[[float], State]:
+    return lambda at_s: QUIET | changes if when(at_s) else QUIET
+
+
+@dataclass
+class Night:
+    """The machine, and what is done to it: by the hour, or at a trial of this number."""
+
+    state: Callable[[float], State] = lambda at_s: QUIET
+    jumps: dict[int, float] = field(default_factory=dict)  # by trial: how far the wall clock moves while it runs
+    now_s: float = 0.0
+    offset_s: float = 0.0
+    started: int = 0
+    wall_looks: int = 0
+
+    def monotonic(self) -> float:
+        self.now_s += TICK_S
+        return self.now_s
+
+    def wall(self) -> float:
+        """Looked at three times a trial: before the gate, at its start, at its end. The jump comes before the third."""
+        self.wall_looks += 1
+        if self.wall_looks == 3:
+            self.offset_s += self.jumps.pop(self.started, 0.0)
+        return EPOCH_S + self.now_s + self.offset_s
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def readings(self) -> tuple[Reading, ...]:
+        found = {"power_source": "mains"} | self.state(self.now_s)
+        return tuple(
+            Reading(field=name, value_text=value) if isinstance(value, str) else Reading(field=name, value=value)
+            for name, value in found.items()
+        )
+
+    @property
+    def problem(self) -> str | None:
+        return None
+
+    def since(self, at_s: float) -> Sequence[Sample]:
+        """As the sampler: once every ten seconds."""
+        times = range(int(max(at_s, 0.0)), int(self.now_s) + 1, 10)
+        return [
+            Sample(
+                at_s=float(second),
+                readings=tuple(Reading(field=k, value=v, source="night") for k, v in self.state(second).items()),
+            )
+            for second in times
+        ]
+
+
+class Watcher(Witness):
+    def __init__(self, night: Night) -> None:
+        super().__init__()
+        self.waits: list[str] = []
+        self._night = night
+
+    def trial_started(self, trial: ScheduledTrial) -> None:
+        self._night.started += 1
+        self._night.wall_looks = 0
+
+    def waiting(self, text: str) -> None:
+        self.waits.append(text)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return open_database(f"sqlite:///{tmp_path / 'test.db'}")
+
+
+def run_night(database: Database, planned: Plan, tmp_path: Path, night: Night) -> tuple[Recorder, Watcher]:
+    recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
+    schedule = build_schedule(planned)
+    watcher = Watcher(night)
+    lookout = Lookout(readings=night.readings, sampler=cast(Sampler, night), clock=night.clock)
+    recorder.log_dir().mkdir(parents=True)
+    Runner(
+        plan=planned,
+        schedule=schedule,
+        recorder=recorder,
+        crew=Crew(
+            run_id=recorder.run_id,
+            log_dir=recorder.log_dir(),
+            deadlines=planned.design.deadlines,
+            swap=False,
+            weights={name: found.for_worker for name, found in find_weights(planned).items()},
+            journal_path=tmp_path / "journal",
+        ),
+        host=read_host(),
+        observer=watcher,
+        lookout=lookout,
+        keeper=Gatekeeper(
+            gate=planned.gate,
+            samples=lookout.recent,
+            clock=night.clock,
+            sleep=night.sleep,
+            notify=watcher.waiting,
+            platform="darwin",
+        ),
+        clocks=Clocks(wall=night.wall, monotonic=night.monotonic),
+    ).run(remainder(schedule, []))
+    return recorder, watcher
+
+
+def planned(gate: Gate | None = None, *, rounds: int = 8, **settings: Any) -> Plan:
+    """Two arms of which one is a tenth faster, on a machine whose speed drifts."""
+    arms = (arm("a", **settings), arm("faster", effect=1.1, **settings))
+    return replace(plan(*arms, rounds=rounds), gate=gate or Gate())
+
+
+def reasons(found: Sequence[models.Trial]) -> list[str]:
+    return [trial.excluded_reason for trial in found if trial.excluded_reason is not None]
+
+
+def verdict(database: Database, recorder: Recorder) -> tuple[str, float, int, str]:
+    """Of the faster arm over all: verdict, ratio, rounds, and what is said beside it."""
+    result = judge_run(database, recorder.plan, recorder.run_id).result
+    (found,) = (one for one in result.comparisons if one.prompt_class is None and one.turn is None)
+    assert found.ratio is not None
+    return found.verdict, found.ratio, found.rounds, "; ".join(reason.text for reason in found.reasons)
+
+
+def complete_rounds(found: Sequence[models.Trial]) -> int:
+    return len([trial for trial in found if trial.status == "done"]) // 3
+
+
+def test_a_quiet_night_is_stored_as_one(database: Database, tmp_path: Path) -> None:
+    recorder, watcher = run_night(database, planned(), tmp_path, Night())
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert {trial.gate_state for trial in measured} == {"open"}
+    assert reasons(measured) == []
+    assert watcher.replays == 0
+    word, ratio, rounds, _ = verdict(database, recorder)
+    assert (word, rounds) == ("supported", 8)
+    assert ratio == pytest.approx(1.1, abs=0.02)
+
+
+def test_heat_that_comes_in_a_trial_leaves_it_out_and_the_next_one_waits(database: Database, tmp_path: Path) -> None:
+    """The round is replayed whole when it is cool again, and the verdict is that of a quiet night."""
+    hot = disturbed(lambda at_s: 2 * HOUR_S <= at_s < 2 * HOUR_S + 500, thermal_level=2.0)
+    recorder, watcher = run_night(database, planned(drift="linear", drift_size=-0.2), tmp_path, Night(state=hot))
+    measured = rows(database, recorder.run_id, kind="measured")
+    found = reasons(measured)
+    assert "thermal: level 2 while it ran, above 1" in found
+    assert any(reason.startswith("round_replayed: thermal: level 2") for reason in found)
+    assert watcher.replays >= 1
+    assert any(text.startswith("thermal level 2, waiting for 0 for 30 s") for text in watcher.waits)
+    assert max(trial.thermal_max or 0 for trial in measured) == 2
+    assert complete_rounds(measured) == 8
+    word, ratio, rounds, _ = verdict(database, recorder)
+    assert (word, rounds) == ("supported", 8)
+    assert ratio == pytest.approx(1.1, abs=0.02)
+
+
+def test_load_bursts_are_waited_for_and_flagged_and_exclude_nothing_by_default(
+    database: Database, tmp_path: Path
+) -> None:
+    """Other load meets all arms of a round alike; it costs precision, not honesty."""
+    busy = disturbed(lambda at_s: at_s % HOUR_S < 400, cpu_cores_others=3.0)
+    recorder, watcher = run_night(database, planned(drift="bursts", drift_size=-0.2), tmp_path, Night(state=busy))
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert {"open", "waited"} <= {trial.gate_state for trial in measured}
+    assert any(text.startswith("others use 3.0 cores, waiting for 0.5") for text in watcher.waits)
+    waited = next(trial for trial in measured if trial.gate_state == "waited")
+    assert waited.gate_detail is not None
+    assert waited.gate_detail["waited_for"]["cpu_cores_others"] == waited.gate_wait_s
+    assert reasons(measured) == []
+    word, ratio, _, _ = verdict(database, recorder)
+    assert word in ("supported", "could_be_drift")
+    assert ratio == pytest.approx(1.1, abs=0.05)
+
+
+def test_by_a_rule_of_the_plan_they_leave_trials_out_up_to_the_limit_of_replays(
+    database: Database, tmp_path: Path
+) -> None:
+    always_busy: State = QUIET | {"cpu_cores_others": 3.0}
+    gate = Gate(exclude_cpu_cores_others_above=1.0, busy_budget_s=0, replays=1)
+    recorder, watcher = run_night(database, planned(gate, rounds=6), tmp_path, Night(state=lambda at_s: always_busy))
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert len(measured) == 2 * 6 * 3  # each round once more, then the limit is reached; all of it stays stored
+    assert complete_rounds(measured) == 0
+    assert {reason.partition(":")[0] for reason in reasons(measured)} == {"cpu_others"}
+    assert watcher.replays == 6 + 2
+    (found, *_) = judge_run(database, recorder.plan, recorder.run_id).result.comparisons
+    assert (found.verdict, found.rounds) == ("underpowered", 0)
+    assert found.included is not None
+    assert found.included.rounds > 0
+
+
+def test_a_sleep_voids_the_trial_that_it_overlaps(database: Database, tmp_path: Path) -> None:
+    """As in the log of a Mac that slept from 8:08 to 9:42: monotonic time stood still, the wall clock went on."""
+    recorder, watcher = run_night(database, planned(), tmp_path, Night(jumps={9: 94 * 60.0}))
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert "clock: wall ran +5640.0 s against monotonic" in reasons(measured)
+    assert watcher.replays == 1
+    slept = next(trial for trial in measured if trial.excluded_reason and trial.excluded_reason.startswith("clock"))
+    assert slept.monotonic_s == TICK_S
+    assert slept.wall_s == TICK_S + 5640
+    assert complete_rounds(measured) == 8
+    assert verdict(database, recorder)[0] == "supported"
+
+
+def test_a_clock_that_is_set_back_changes_neither_order_nor_durations(database: Database, tmp_path: Path) -> None:
+    recorder, _ = run_night(database, planned(), tmp_path, Night(jumps={9: -5 * HOUR_S}))
+    frame = trials(database, recorder.run_id)
+    assert not frame["started_at"].is_monotonic_increasing
+    assert frame["ordinal"].is_monotonic_increasing
+    once = frame[frame["attempt"].fillna(0) == 0]
+    assert once[once["kind"] == "measured"]["sequence"].is_monotonic_increasing
+    assert set(frame[frame["kind"] == "measured"]["monotonic_s"]) == {TICK_S}
+    assert verdict(database, recorder)[:1] == ("supported",)
+
+
+def test_a_gate_that_does_not_open_skips_by_choice(database: Database, tmp_path: Path) -> None:
+    hot: State = QUIET | {"thermal_level": 3.0}
+    gate = Gate(on_timeout="skip", replays=0, timeout_s=10)
+    recorder, _ = run_night(database, planned(gate, rounds=6), tmp_path, Night(state=lambda at_s: hot))
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert {trial.gate_state for trial in measured} == {"skipped"}
+    assert all(reason.startswith("skipped: thermal level 3") for reason in reasons(measured))
+    with reading(database) as session:
+        ids = [trial.id for trial in measured]
+        assert session.scalars(select(models.Generation).where(models.Generation.trial_id.in_(ids))).all() == []
+
+
+def test_or_runs_and_flags_a_hot_start(database: Database, tmp_path: Path) -> None:
+    hot: State = QUIET | {"thermal_level": 1.0}
+    gate = Gate(replays=0, timeout_s=10)
+    recorder, _ = run_night(database, planned(gate, rounds=6), tmp_path, Night(state=lambda at_s: hot))
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert {trial.gate_state for trial in measured} == {"hot_start"}
+    assert all(reason.startswith("hot_start: thermal level 1") for reason in reasons(measured))
+    assert {trial.gate_wait_s for trial in measured} == {10.0}
+
+
+def test_the_canary_sees_a_machine_that_throttles_at_level_0(database: Database, tmp_path: Path) -> None:
+    """GPU clocks fall while the thermal level stays nominal: only the speed itself tells."""
+    gate = Gate(canary_tokens=8, timeout_s=20, replays=0)
+    recorder, watcher = run_night(
+        database, planned(gate, rounds=6, drift="linear", drift_size=-0.3, noise=0.0), tmp_path, Night()
+    )
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert measured[0].gate_state == "open"
+    assert measured[-1].gate_state == "hot_start"
+    assert measured[-1].excluded_reason is not None
+    assert "of its cold speed" in measured[-1].excluded_reason
+    assert any("the canary runs at" in text for text in watcher.waits)
+    with reading(database) as session:
+        ratios = session.scalars(
+            select(models.Telemetry.value).where(
+                models.Telemetry.field == "canary_ratio", models.Telemetry.trial_id == measured[-1].id
+            )
+        ).all()
+    assert ratios
+    assert (ratios[0] or 1.0) < 0.8
+
+
+def test_what_the_sampler_saw_is_stored_as_during(database: Database, tmp_path: Path) -> None:
+    recorder, _ = run_night(database, planned(rounds=6), tmp_path, Night())
+    trial = rows(database, recorder.run_id, kind="measured")[0]
+    with reading(database) as session:
+        found = {
+            (row.phase, row.field): row.value
+            for row in session.scalars(select(models.Telemetry).filter_by(trial_id=trial.id))
+        }
+    assert found["during", "thermal_level_max"] == 0.0
+    assert found["during", "cpu_cores_others_mean"] == pytest.approx(0.1)
+    assert ("before", "thermal_level") in found
+    assert ("after", "thermal_level") in found
