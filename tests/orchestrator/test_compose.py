@@ -164,7 +164,7 @@ def test_a_control_that_is_no_one_arm_lists_the_arms(wanted: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "parts"),
     [
-        (["engine=mlx_lmm"], ["'engine=mlx_lmm'", "did you mean mlx_lm?", "mlx_lm, mlx_lm_draft, simulated"]),
+        (["engine=mlx_lmm"], ["'engine=mlx_lmm'", "did you mean mlx_lm?", "mlx_lm, mlx_lm_draft, "]),
         (["checkpoint=smollm2-8bits"], ["smollm2-8bits", "did you mean smollm2-8bit?", "qwen3-8b-4bit"]),
         (["workload=quik"], ["'quik'", "did you mean quick?", "five_prompts"]),
         (["sweep=block"], ["'block'", "block_size", "quickstart"]),
