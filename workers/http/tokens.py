@@ -45,9 +45,12 @@ def _in_proportion(pieces: Sequence[int], tokens: int) -> list[int]:
         upto = (seen * tokens + total // 2) // total
         counts.append(upto - given)
         given = upto
-    for place in _ends(pieces)[:tokens]:
+    ends = _ends(pieces)
+    for place in ends[:tokens]:
         if counts[place] == 0:
-            counts[counts.index(max(counts))] -= 1
+            middle = [each for each, count in enumerate(counts) if count > 0 and each not in ends]
+            donors = middle or [each for each in ends if counts[each] > 1]
+            counts[max(donors, key=lambda each: counts[each])] -= 1
             counts[place] += 1
     return counts
 

@@ -1,0 +1,376 @@
+"""The streaming client against a real socket that sends exactly these bytes, at these moments."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.errors import EngineError, FaultKind
+from workers.http.answer import Answer, error_in
+from workers.http.client import Client, Reply, Timeouts, Unreachable, checked_url
+from workers.http.sse import Event
+from workers.http.tokens import APPORTIONED, ONE_EACH, apportion
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+DONE = b"data: [DONE]\n\n"
+
+Script = Sequence[bytes | float]  # bytes to send, seconds to wait
+
+
+def piece(**delta: Any) -> bytes:
+    return data({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+
+def finish(reason: str = "length") -> bytes:
+    return data({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+
+
+def usage(tokens: int, **more: Any) -> bytes:
+    return data({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": tokens} | more})
+
+
+def data(body: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+
+class Server:
+    """Plays one script a connection, then closes it."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.requests: list[bytes] = []
+        self._thread = threading.Thread(target=self._serve, args=(scripts,), daemon=True)
+        self._thread.start()
+
+    def _serve(self, scripts: Sequence[Script]) -> None:
+        for script in scripts:
+            with contextlib.suppress(OSError):
+                connection, _ = self._listener.accept()
+                with connection:
+                    self.requests.append(_read_request(connection))
+                    for step in script:
+                        if isinstance(step, bytes):
+                            connection.sendall(step)
+                        else:
+                            time.sleep(step)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def _read_request(connection: socket.socket) -> bytes:
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(65536)
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = next(
+        (int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), 0
+    )
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Server]]:
+    servers: list[Server] = []
+
+    def start(*scripts: Script) -> Server:
+        servers.append(Server(*scripts))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def ask(server: Server, **timeouts: float) -> tuple[Reply, list[float]]:
+    """The reply and when its ticks came, in seconds since the request's start."""
+    reply = Reply(answer=Answer())
+    limits = Timeouts(**({"first_token_s": 5.0, "idle_s": 5.0, "connect_s": 2.0} | timeouts))
+    with Client(server.url, timeouts=limits) as client:
+        ticks = []
+        for _ in client.stream("/v1/chat/completions", b"{}", reply, time.perf_counter_ns):
+            ticks.append((time.perf_counter_ns() - reply.started_ns) / 1e9)
+    return reply, ticks
+
+
+def failed(server: Server, **timeouts: float) -> EngineError:
+    with pytest.raises(EngineError) as failure:
+        ask(server, **timeouts)
+    assert "\n" not in str(failure.value)
+    return failure.value
+
+
+# ---- what counts as a token, and when ----
+
+
+def test_three_stamps_are_three(serve: Callable[..., Server]) -> None:
+    """A role chunk, a keep-alive and thinking come before anything that a reader sees."""
+    keepalive = data({"id": "chatcmpl-keepalive", "model": "keepalive", "choices": [{"delta": {"content": ""}}]})
+    script = [HEAD, b": keepalive 1/2\n\n", keepalive, piece(role="assistant"), 0.15, piece(reasoning="hm"), 0.15]
+    server = serve([*script, piece(content="Yes"), 0.1, piece(content="."), finish("stop"), usage(4), DONE])
+    reply, ticks = ask(server)
+    first_byte_us = reply.since_start_us(reply.first_byte_ns)
+    first_visible_us = reply.since_start_us(reply.first_visible_ns)
+    assert first_byte_us is not None
+    assert first_visible_us is not None
+    assert first_byte_us < 0.1e6
+    assert 0.14 < ticks[0] < 0.25
+    assert 0.29e6 < first_visible_us < 0.4e6
+    assert (reply.answer.reasoning, reply.answer.text) == ("hm", "Yes.")
+    assert reply.answer.pieces == [2, 3, 1, 0]
+    assert reply.answer.empty_chunks == 3
+
+
+def test_the_usage_is_taken_once_however_often_it_is_said(serve: Callable[..., Server]) -> None:
+    cumulative = [
+        data({"choices": [{"delta": {"content": "a"}}], "usage": {"completion_tokens": n, "prompt_tokens": 9}})
+        for n in (1, 2, 3)
+    ]
+    reply, _ = ask(serve([HEAD, *cumulative, finish(), usage(3), DONE]))
+    assert reply.answer.usage["completion_tokens"] == 3
+
+
+def test_a_null_usage_is_no_usage(serve: Callable[..., Server]) -> None:
+    chunk = data({"choices": [{"delta": {"content": "a"}}], "usage": None})
+    reply, _ = ask(serve([HEAD, chunk, finish(), DONE]))
+    assert reply.answer.usage == {}
+
+
+def test_a_missing_done_is_seen_and_the_answer_stands(serve: Callable[..., Server]) -> None:
+    reply, ticks = ask(serve([HEAD, piece(content="a"), finish(), usage(1)]))
+    assert (reply.answer.done, len(ticks)) == (False, 2)
+    reply, _ = ask(serve([HEAD, piece(content="a"), finish(), usage(1), b"data: [DONE]"]))
+    assert reply.answer.done
+
+
+def test_every_byte_on_its_own_gives_the_same_answer(serve: Callable[..., Server]) -> None:
+    body = (
+        b"\xef\xbb\xbf: hi\r\n\r\n" + piece(role="assistant") + piece(content="\u00e4\U0001f600")
+        + b'data: {"choices":[{"delta":\r\ndata:{"content":" b"}}]}\r\n\r\n' + finish("stop") + usage(3) + DONE
+    )  # fmt: skip
+    assert b"\\u00e4" in body
+    body = body.replace(b"\\u00e4\\ud83d\\ude00", "\u00e4\U0001f600".encode())
+    pieces = [body[place : place + 1] for place in range(len(body))]
+    reply, _ = ask(serve([HEAD, *pieces]))
+    assert reply.answer.text == "\u00e4\U0001f600 b"
+
+
+def test_what_comes_after_done_is_not_waited_for(serve: Callable[..., Server]) -> None:
+    started = time.monotonic()
+    reply, ticks = ask(serve([HEAD, piece(content="a"), finish(), usage(1), DONE, 8.0]))
+    assert reply.answer.done
+    assert ticks[-1] < 0.5
+    assert time.monotonic() - started < 3.0
+
+
+def test_the_request_says_what_was_prepared_and_asks_for_no_compression(serve: Callable[..., Server]) -> None:
+    server = serve([HEAD, piece(content="a"), finish(), usage(1), DONE])
+    with Client(f"{server.url}/v1/", api_key="secret") as client:
+        for _ in client.stream("/v1/chat/completions", b'{"a": 1}', Reply(answer=Answer()), time.perf_counter_ns):
+            pass
+    (request,) = server.requests
+    assert request.startswith(b"POST /v1/chat/completions ")
+    assert b"accept-encoding: identity" in request.lower()
+    assert b"Authorization: Bearer secret" in request
+    assert request.endswith(b'{"a": 1}')
+
+
+# ---- what is no success ----
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        data({"error": {"message": "CUDA out of memory", "code": 500}}),
+        data({"error": "CUDA out of memory"}),
+        data({"object": "error", "message": "CUDA out of memory"}),
+        b"event: error\ndata: CUDA out of memory\n\n",
+        b'event: error\ndata: {"detail": "CUDA out of memory"}\n\n',
+    ],
+)
+def test_an_error_within_the_stream_is_a_failure_with_its_words(serve: Callable[..., Server], event: bytes) -> None:
+    """HTTP 200, some text, an error, [DONE]: counted as a success elsewhere."""
+    error = failed(serve([HEAD, piece(content="par"), piece(content="tial"), event, DONE]))
+    assert "CUDA out of memory" in str(error)
+    assert "after 2 pieces of text" in str(error)
+    assert error.__notes__ == ["partial answer: 'partial'"]
+
+
+def test_an_error_that_names_memory_is_of_that_kind(serve: Callable[..., Server]) -> None:
+    event = data({"error": {"message": "[metal::malloc] Attempting to allocate 9 bytes"}})
+    assert failed(serve([HEAD, event, DONE])).kind is FaultKind.out_of_memory
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ([piece(content="a")], "no finish reason and no"),
+        ([piece(content="a"), DONE], "without a finish reason"),
+        ([piece(content="a"), finish("abort")], "ended the answer with 'abort'"),
+        ([piece(content="a"), b'data: {"choices": [\n\n'], "no JSON"),
+        ([piece(content="a"), b"data: <html>\n\n"], "no JSON"),
+        ([], "no finish reason"),
+    ],
+)
+def test_a_stream_that_is_cut_short_or_broken(serve: Callable[..., Server], body: list[bytes], words: str) -> None:
+    error = failed(serve([HEAD, *body]))
+    assert words in str(error)
+    assert error.kind is FaultKind.generation_failed
+
+
+def test_a_connection_that_ends_within_a_chunk(serve: Callable[..., Server]) -> None:
+    head = HEAD.replace(b"Connection: close", b"Transfer-Encoding: chunked")
+    body = piece(content="a")
+    error = failed(serve([head, f"{len(body):x}\r\n".encode() + body + b"\r\n", b"ff\r\nda"]))
+    assert "ended in the middle of the answer" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words", "kind"),
+    [
+        ("404 Not Found", b'{"error": "Speculative decoding requires a trimmable prompt cache"}', "trimmable",
+         FaultKind.cache_not_trimmable),
+        ("401 Unauthorized", b'{"error": {"message": "Invalid API key"}}', "engine.api_key_env",
+         FaultKind.generation_failed),
+        ("500 Internal Server Error", b"Traceback\n  boom", "HTTP 500: Traceback boom", FaultKind.generation_failed),
+    ],
+)  # fmt: skip
+def test_another_status_is_told_with_the_servers_words(
+    serve: Callable[..., Server], status: str, body: bytes, words: str, kind: FaultKind
+) -> None:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n".encode()
+    error = failed(serve([head, body]))
+    assert words in str(error)
+    assert error.kind is kind
+
+
+def test_an_answer_in_one_piece_has_no_token_times(serve: Callable[..., Server]) -> None:
+    head = HEAD.replace(b"text/event-stream", b"application/json")
+    whole = b'     {"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}'
+    assert "in one piece" in str(failed(serve([head, whole])))
+    assert "no such model" in str(failed(serve([head, b'   {"error":{"message":"no such model"}}'])))
+
+
+def test_a_compressed_answer_is_refused(serve: Callable[..., Server]) -> None:
+    head = HEAD.replace(b"Connection", b"Content-Encoding: gzip\r\nConnection")
+    assert "sends gzip" in str(failed(serve([head, b"\x1f\x8b"])))
+
+
+# ---- deadlines ----
+
+
+def test_keep_alive_does_not_extend_the_first_tokens_deadline(serve: Callable[..., Server]) -> None:
+    beats: list[bytes | float] = [step for _ in range(40) for step in (b": keepalive\n\n", 0.05)]
+    started = time.monotonic()
+    error = failed(serve([HEAD, piece(role="assistant"), *beats]), first_token_s=0.4, idle_s=5.0)
+    assert error.kind is FaultKind.hung_first_token
+    assert 0.35 < time.monotonic() - started < 1.5
+
+
+def test_nothing_between_two_tokens_is_another_fault(serve: Callable[..., Server]) -> None:
+    beats: list[bytes | float] = [step for _ in range(40) for step in (b": keepalive\n\n", 0.05)]
+    started = time.monotonic()
+    error = failed(serve([HEAD, 0.6, piece(content="a"), *beats]), first_token_s=5.0, idle_s=0.4)
+    assert error.kind is FaultKind.hung_inter_token
+    assert "no token for 0.4 s" in str(error)
+    assert error.__notes__ == ["partial answer: 'a'"]
+    assert 0.9 < time.monotonic() - started < 2.5
+
+
+def test_a_server_that_sends_no_head_hangs_at_its_first_token(serve: Callable[..., Server]) -> None:
+    started = time.monotonic()
+    error = failed(serve([3.0]), first_token_s=0.3)
+    assert error.kind is FaultKind.hung_first_token
+    assert time.monotonic() - started < 1.5
+
+
+def test_after_a_failure_the_next_request_is_whole(serve: Callable[..., Server]) -> None:
+    good = [HEAD, piece(content="a"), finish(), usage(1), DONE]
+    server = serve([HEAD, piece(content="x"), 2.0], good)
+    with Client(server.url, timeouts=Timeouts(first_token_s=0.3, idle_s=0.3)) as client:
+        with pytest.raises(EngineError):
+            list(client.stream("/v1/chat/completions", b"{}", Reply(answer=Answer()), time.perf_counter_ns))
+        time.sleep(1.8)
+        reply = Reply(answer=Answer())
+        list(client.stream("/v1/chat/completions", b"{}", reply, time.perf_counter_ns))
+    assert reply.answer.text == "a"
+    assert threading.active_count() < 10
+
+
+def test_nobody_at_the_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with Client(f"http://127.0.0.1:{port}") as client:
+        with pytest.raises(EngineError, match="is the server running"):
+            list(client.stream("/v1/chat/completions", b"{}", Reply(answer=Answer()), time.perf_counter_ns))
+        with pytest.raises(Unreachable, match="is the server running"):
+            client.get("/metrics")
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://a", "http://", "http://user:pass@host"])
+def test_an_address_that_is_none_or_holds_a_password_is_refused(url: str) -> None:
+    with pytest.raises(EngineError) as refused:
+        checked_url(url)
+    assert refused.value.kind is FaultKind.unsupported_setting
+    assert "pass@" not in str(refused.value)
+
+
+# ---- pure parts ----
+
+
+@pytest.mark.parametrize(
+    ("pieces", "tokens", "counts", "how"),
+    [
+        ([1, 2, 3], 3, [1, 1, 1], ONE_EACH),
+        ([1, 2, 0], 2, [1, 1, 0], ONE_EACH),
+        ([1, 2, 0], 3, [1, 1, 1], ONE_EACH),
+        ([0], 1, [1], ONE_EACH),
+        ([10, 10], 4, [2, 2], APPORTIONED),
+        ([1, 99, 0], 10, [1, 9, 0], APPORTIONED),
+        ([5, 5, 5, 5], 2, [1, 0, 0, 1], APPORTIONED),
+        ([5, 5, 5], 1, [1, 0, 0], APPORTIONED),
+        ([0, 0], 3, [0, 3], APPORTIONED),
+    ],
+)
+def test_tokens_are_divided_over_stamps_and_never_counted_by_them(
+    pieces: list[int], tokens: int, counts: list[int], how: str
+) -> None:
+    found, kind = apportion(pieces, tokens)
+    assert (sum(found), kind) == (tokens, how)
+    assert found == counts
+
+
+def test_no_stamp_has_no_tokens() -> None:
+    with pytest.raises(ValueError, match="no stamp"):
+        apportion([], 3)
+
+
+def test_tool_calls_are_tokens_that_nobody_reads() -> None:
+    answer = Answer()
+    call = {"index": 0, "function": {"name": "f", "arguments": '{"a"'}}
+    assert answer.take(Event(json.dumps({"choices": [{"delta": {"tool_calls": [call]}}]})))
+    assert (answer.text, answer.pieces) == ("", [5])
+
+
+def test_an_error_is_found_wherever_it_is() -> None:
+    assert error_in({"error": None, "choices": []}) is None
+    assert error_in({"error": {"code": 7}}) == '{"code": 7}'
+    assert error_in({"error": "a\n b"}) == "a b"
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=40), st.integers(1, 200))
+def test_no_token_is_lost_or_made(pieces: list[int], tokens: int) -> None:
+    counts, _ = apportion(pieces, tokens)
+    assert sum(counts) == tokens
+    assert len(counts) == len(pieces)
+    assert min(counts) >= 0
