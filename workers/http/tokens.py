@@ -49,7 +49,7 @@ def _in_proportion(pieces: Sequence[int], tokens: int) -> list[int]:
     for place in ends[:tokens]:
         if counts[place] == 0:
             middle = [each for each, count in enumerate(counts) if count > 0 and each not in ends]
-            donors = middle or [each for each in ends if counts[each] > 1]
+            donors = middle or [each for each in ends if counts[each] > 0]
             counts[max(donors, key=lambda each: counts[each])] -= 1
             counts[place] += 1
     return counts
