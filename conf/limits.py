@@ -102,6 +102,13 @@ RULES: dict[type[Any], dict[str, Rule]] = {
     },
     schema.OmlxMtpConfig: {"depth": at_least(1), **_OMLX, **_SERVER},
     schema.OpenaiHttpConfig: {"block_size": at_least(1), "first_token_s": above(0), "idle_s": above(0)},
+    schema.DflashConfig: {
+        "backend": one_of("mlx-dspark", "dflash", "dflash-mlx"),
+        "block_size": at_least(2),
+        "verify_mode": one_of("fixed", "adaptive"),
+        "draft_bits": one_of(4, 8),
+        "draft_group_size": one_of(32, 64, 128),
+    },
     schema.SimulatedConfig: {
         "effect": above(0),
         "decode_tps": above(0),

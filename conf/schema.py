@@ -265,6 +265,19 @@ class OpenaiHttpConfig(EngineConfig):
 
 
 @dataclass
+class DflashConfig(EngineConfig):
+    """DFlash block-diffusion drafting in process, by one of the packages that run it on MLX."""
+
+    draft: str | None = None  # a checkpoint's name; null takes the checkpoint's own `draft`
+    backend: str = "mlx-dspark"
+    block_size: int | None = None  # verify width; null: what the draft was trained with
+    verify_mode: str = "fixed"  # adaptive: the package shrinks blocks as acceptance falls (dflash-mlx)
+    draft_bits: int | None = None  # quantise the draft as it loads; null: as it is
+    draft_group_size: int = 64
+    copy_drafts: bool = False  # let the package copy from the context instead of drafting; counted apart
+
+
+@dataclass
 class SimulatedConfig(EngineConfig):
     """No model at all: a fake clock, a drift profile and known true effects. Marked simulated everywhere."""
 

@@ -13,7 +13,7 @@ from tests.workers import tiny
 from tests.workers.engine_contract import EngineCase, EngineContract, converse, engine_case
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.prompt_lookup import PromptLookup
-from workers.engines.speculative import Answer, Round, committed, require_a_tick_a_step
+from workers.engines.speculative import Answer, Round, committed, tokens_per_stamp
 from workers.errors import EngineError, FaultKind
 
 COPIED = "one two three four one two three four one two three"
@@ -180,7 +180,14 @@ def test_rounds_that_explain_too_few_tokens_are_refused() -> None:
 
 
 def test_a_missing_stamp_is_noticed() -> None:
-    done = committed(Answer(token_ids=[1, 2], rounds=[Round(drafted=1, accepted=0)]), max_tokens=2, end_ids=frozenset())
-    require_a_tick_a_step(2, done, engine="any")
-    with pytest.raises(EngineError, match="1 stamps for prefill and 1 steps"):
-        require_a_tick_a_step(1, done, engine="any")
+    answer = Answer(token_ids=[1, 2], rounds=[Round(drafted=1, accepted=0)])
+    done = committed(answer, max_tokens=2, end_ids=frozenset())
+    assert tokens_per_stamp(answer, done, ticks=2, engine="any") == [1, 1]
+    with pytest.raises(EngineError, match="1 stamps, 2 expected"):
+        tokens_per_stamp(answer, done, ticks=1, engine="any")
+
+
+def test_stamps_of_an_overrun_keep_the_tokens_that_count() -> None:
+    answer = Answer(token_ids=[1, 2, 3, 4, 5], rounds=[Round(drafted=3, accepted=3)], tokens_per_tick=[1, 2, 2])
+    done = committed(answer, max_tokens=4, end_ids=frozenset())
+    assert tokens_per_stamp(answer, done, ticks=3, engine="any") == [1, 2, 1]

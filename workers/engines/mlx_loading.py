@@ -48,6 +48,22 @@ def obtain_folder(checkpoint: Mapping[str, Any]) -> tuple[Path, CheckpointInfo]:
     return folder, info
 
 
+def draft_folder(checkpoint: Mapping[str, Any]) -> Path:
+    """The folder of a draft that is no model of its own: it comes without a tokenizer.
+
+    Raises:
+        EngineError: missing, or a dummy.
+    """
+    resolved = resolve(checkpoint)
+    if resolved["source"] not in ("hub", "local", "imported"):
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            f"checkpoint {checkpoint.get('name')}: a {resolved['source']} cannot be such a draft",
+            remedy="choose a draft that was trained for this target",
+        )
+    return _obtain(resolved)
+
+
 def _obtain(checkpoint: Mapping[str, Any]) -> Path:
     """The checkpoint's folder, downloaded or converted now if need be."""
     if checkpoint["source"] == "hub":

@@ -37,6 +37,7 @@ class Answer:
     rounds: Sequence[Round]
     prefill_tps: float | None = None  # the package's own figures
     decode_tps: float | None = None
+    tokens_per_tick: Sequence[int] | None = None  # None: prefill's token, then those of each step
     fallback: str | None = None  # why it gave speculation up, in its own words
 
 
@@ -121,7 +122,6 @@ class SpeculativeEngine(CallbackEngine):
             raise EngineError(FaultKind.generation_failed, f"engine {self.NAME}: the turn was not answered")
         peak_memory_bytes = mx.get_peak_memory()
         done = committed(turn.answer, max_tokens=turn.request.max_tokens, end_ids=self._end_ids)
-        require_a_tick_a_step(turn.ticks, done, engine=self.NAME)
         self._remember([*turn.prompt_ids, *done.token_ids])
         return TurnResult(
             token_ids=done.token_ids,
@@ -131,7 +131,7 @@ class SpeculativeEngine(CallbackEngine):
             cached_tokens=turn.cached_tokens,
             prompt_sha256=sha256_of_ids(turn.prompt_ids),
             evidence=self._evidence(turn.answer, done),
-            tokens_per_stamp=[1, *(step[2] for step in done.steps)],
+            tokens_per_stamp=tokens_per_stamp(turn.answer, done, ticks=turn.ticks, engine=self.NAME),
             steps=done.steps,
             engine_prefill_tps=turn.answer.prefill_tps,
             engine_decode_tps=turn.answer.decode_tps if len(done.token_ids) > 1 else None,
@@ -215,17 +215,23 @@ def committed(answer: Answer, *, max_tokens: int, end_ids: frozenset[int]) -> Co
     )
 
 
-def require_a_tick_a_step(ticks: int, done: Committed, *, engine: str) -> None:
-    """Prefill's token and each verify step must have been stamped.
+def tokens_per_stamp(answer: Answer, done: Committed, *, ticks: int, engine: str) -> list[int]:
+    """How many of the tokens that count each tick brought.
 
     Raises:
-        EngineError: they were not: the stamps would belong to other tokens.
+        EngineError: another number of ticks than the answer tells of: the stamps would belong to other tokens.
     """
-    expected = 1 + len(done.steps) if done.token_ids else 0
-    if ticks != expected:
-        raise EngineError(
-            FaultKind.generation_failed, f"engine {engine}: {ticks} stamps for prefill and {len(done.steps)} steps"
-        )
+    brought = answer.tokens_per_tick
+    if brought is None:
+        brought = [1, *(step[2] for step in done.steps)] if done.token_ids else []
+    if ticks != len(brought):
+        raise EngineError(FaultKind.generation_failed, f"engine {engine}: {ticks} stamps, {len(brought)} expected")
+    left = len(done.token_ids)
+    kept = []
+    for count in brought:
+        kept.append(min(count, left))
+        left -= kept[-1]
+    return kept
 
 
 def text_of(tokenizer: Any, token_ids: Sequence[int], end_ids: frozenset[int]) -> str:

@@ -1,0 +1,143 @@
+"""DFlash: a draft that fills a whole block at once, verified by the target in one pass. Three packages run it on MLX.
+
+What differs between the packages is in `dflash_backends`; here are the settings that all take, and the evidence, which
+is the same: rounds with (drafted, accepted) on this very turn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workers.engines.base import LoadInfo, parse_settings
+from workers.engines.dflash_backends import BACKENDS, COPY, DRAFT, Backend, Wanted
+from workers.engines.mlx_loading import LoadedModel, draft_folder
+from workers.engines.speculative import Answer, Committed, SpeculativeEngine, Turn, counts, require_setting
+from workers.errors import EngineError, FaultKind
+from workers.protocol import Evidence
+from workers.stopwatch import Tick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See conf.schema.DflashConfig."""
+
+    backend: str = "mlx-dspark"
+    block_size: int | None = None
+    verify_mode: str = "fixed"
+    draft_bits: int | None = None
+    draft_group_size: int = 64
+    copy_drafts: bool = False
+
+
+class Dflash(SpeculativeEngine):
+    """See the module."""
+
+    NAME = "dflash"
+
+    def _check_settings(self) -> None:
+        own = parse_settings(Settings, self.settings, engine=self.NAME)
+        if self.draft is None:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"engine {self.NAME}: checkpoint {self.checkpoint.get('name')} names no draft",
+                remedy="set engine.draft to a checkpoint that is a DFlash draft of it",
+            )
+        backend = BACKENDS.get(own.backend)
+        if backend is None:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"engine {self.NAME}: no backend is named {own.backend}",
+                remedy=f"choose one of {', '.join(BACKENDS)}",
+            )
+        require_setting(
+            {
+                f"block_size {own.block_size} drafts nothing": own.block_size is not None and own.block_size < 2,
+                f"verify_mode {own.verify_mode}: {own.backend} has {', '.join(backend.VERIFY_MODES)}": (
+                    own.verify_mode not in backend.VERIFY_MODES
+                ),
+                f"{own.backend} has no copy_drafts": own.copy_drafts and not backend.COPIES,
+                f"{own.backend} decodes greedily only": self._sampling.temperature > 0 and not backend.SAMPLES,
+                f"{own.backend} has no min_p, and sampling {self._sampling.name} sets it": self._sampling.min_p > 0,
+                f"draft_bits {own.draft_bits}: 4 or 8, or null": own.draft_bits not in (None, 4, 8),
+            },
+            engine=self.NAME,
+        )
+        self._own = own
+        self._backend: Backend = backend(
+            Wanted(
+                block_size=own.block_size,
+                verify_mode=own.verify_mode,
+                draft_bits=own.draft_bits,
+                draft_group_size=own.draft_group_size,
+                copy_drafts=own.copy_drafts,
+                sampling=self._sampling,
+            )
+        )
+
+    def _load_target(self) -> LoadedModel:
+        self._draft_folder = draft_folder(self.draft or {})
+        return self._backend.load_target(self.checkpoint, self._draft_folder)
+
+    def _load_package(self) -> LoadInfo:
+        loaded = self._backend.load_draft(self.target, self._draft_folder)
+        width = self._own.block_size or loaded.trained_block_size
+        if self._backend.CLAMPS and width > loaded.trained_block_size:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"engine {self.NAME}: block_size {width} is more than the {loaded.trained_block_size} that the draft "
+                f"was trained with, and {self._own.backend} would run the smaller one",
+                remedy=f"set engine.block_size to {loaded.trained_block_size} or less",
+            )
+        version = self._backend.version()
+        return LoadInfo(
+            drafted_per_step=width - 1,
+            verify_width=width,
+            engine_setting=self._backend.setting(width),
+            engine_version=f"{self._own.backend} {version}",
+            notes=(
+                f"draft: DFlash {loaded.draft_version}, {loaded.tensors} tensors, all known to {self._own.backend} "
+                f"{version}",
+                *loaded.notes,
+                "no prefix cache: each turn processes its whole prompt",
+            ),
+        )
+
+    def _generate(self, turn: Turn, tick: Tick) -> Answer:
+        return self._backend.generate(turn.prompt_ids, turn.request.max_tokens, end_ids=self._end_ids, tick=tick)
+
+    def _evidence(self, answer: Answer, done: Committed) -> Sequence[Evidence]:
+        steps, drafted, accepted = counts(done, DRAFT)
+        words = f"{accepted} of {drafted} proposed tokens accepted in {steps} verify steps"
+        if not steps:
+            words = "no verify step ran" if answer.fallback is None else f"fell back: {answer.fallback}"
+        elif answer.fallback is not None:
+            words += f"; then fell back: {answer.fallback}"
+        dflash = Evidence(
+            mechanism="dflash",
+            requested=True,
+            engaged=drafted > 0 and answer.fallback is None,
+            useful=accepted > 0 and answer.fallback is None,
+            source=f"{self._own.backend} {self._backend.SIGN}",
+            text=words,
+            drafted=drafted,
+            accepted=accepted,
+        )
+        return [dflash, *self._copy_evidence(done)]
+
+    def _copy_evidence(self, done: Committed) -> Sequence[Evidence]:
+        """What the package copied from the context instead of drafting is told apart: it is no acceptance of the
+        draft."""
+        if not self._own.copy_drafts:
+            return []
+        steps, drafted, accepted = counts(done, COPY)
+        return [
+            Evidence(
+                mechanism="copy_drafts",
+                requested=False,
+                engaged=None if steps else False,  # allowed, not asked for: no judgement hangs on it
+                useful=accepted > 0,
+                source=f"{self._own.backend} {self._backend.SIGN}",
+                text=f"{accepted} of {drafted} copied tokens accepted in {steps} verify steps",
+                drafted=drafted,
+                accepted=accepted,
+            )
+        ]
