@@ -320,7 +320,8 @@ def show_history(*, url: str | None, metric: str, simulated: bool, filters: Mapp
     """`interlace history`: every configuration that matches, over time."""
     from db.history import SERIES, VERSIONS, arm_history
     from orchestrator.history import Point, change_points
-    from orchestrator.relation_view import print_history
+    from orchestrator.judging import SHORT_HASH, explanations
+    from orchestrator.relation_view import print_explanations, print_history
     from orchestrator.terminal import console
 
     out = console()
@@ -338,7 +339,10 @@ def show_history(*, url: str | None, metric: str, simulated: bool, filters: Mapp
             for row in series.to_dict("records")
         ]
         newest = series.iloc[-1]
-        print_history(f"{newest['arm']} on {newest['host']}", points, change_points(points), metric, out)
+        name = f"{newest['arm']} [{newest['config_sha256'][:SHORT_HASH]}] on {newest['host']}"
+        print_history(name, points, change_points(points), metric, out)
+    for _, together in rows.groupby(["workload_sha256", "host"], sort=False):
+        print_explanations(explanations(together), out)
 
 
 # ---- the database ----
@@ -351,31 +355,6 @@ def show_status(*, url: str | None, limit: int) -> None:
     from orchestrator.terminal import console
 
     print_status(runs(_open(url), limit=limit), console())
-
-
-def show_doctor(*, url: str | None, as_json: bool) -> int:
-    """`interlace doctor`: look at this machine, change nothing."""
-    from db.errors import DatabaseError
-    from db.migrate import current
-    from db.session import database_path, database_url
-    from orchestrator.doctor import as_json as doctor_json
-    from orchestrator.doctor import examine
-    from orchestrator.doctor_view import print_diagnosis
-    from orchestrator.readiness import journal_beside
-    from orchestrator.terminal import console
-
-    chosen = database_url(url)
-    path = database_path(chosen)
-    try:
-        words = str(current(chosen))
-    except DatabaseError as error:
-        words = str(error)
-    found = examine(database=path, database_words=words, journal=journal_beside(path))
-    if as_json:
-        sys.stdout.write(doctor_json(found))
-    else:
-        print_diagnosis(found, console())
-    return RefusedError.exit_code if found.obstacles else EXIT_DONE
 
 
 def show_doctor(*, url: str | None, as_json: bool) -> int:

@@ -21,10 +21,12 @@ from orchestrator.observations import Usable, measured_rows
 from orchestrator.plan import Plan
 from orchestrator.power import observed_setting
 from orchestrator.recorder import save_audit
+from orchestrator.unrandomised import DriftExplanation, explain_by_drift
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+SHORT_HASH = 6  # of a configuration, as shown to people
 LEAST_TRIALS = 12  # that a run's noise and drift can be read from
 # What two runs may differ in; then it is named.
 FACTS = ("host", "chip", "os_build", "python", "mlx_version", "mlx_lm_version", "engine_version", "power_source")
@@ -101,6 +103,34 @@ def composition(frame: pd.DataFrame, plan: Plan) -> tuple[Table, Factorial] | No
     except ValueError:
         return None  # an arm was left out, or no round is complete: there is no table to speak of
     return table, found
+
+
+def explanations(points: pd.DataFrame) -> tuple[DriftExplanation, ...]:
+    """What drift would explain, for configurations that were only ever measured in different runs.
+
+    The control is the configuration that ran most often, of these the earliest: one that restored its settings at the
+    end shows how the machine drifted. Arms that shared a run with it are left out: their audit is the better answer.
+
+    Args:
+        points: rows of `db.history.arm_history` of one workload on one host.
+    """
+    runs_of = points.groupby("config_sha256", sort=False)["run_id"].agg(set)
+    counts = runs_of.map(len)
+    control = str(counts.index[counts == counts.max()][0])
+    apart = [key for key, runs in runs_of.items() if key == control or not runs & runs_of[control]]
+    chosen = points[points["config_sha256"].isin(apart)]
+    if len(apart) < 2:
+        return ()
+    names = chosen.groupby("config_sha256")["arm"].last()
+    names += " [" + names.index.str[:SHORT_HASH] + "]"  # arms of different runs may share a name
+    sequence = pd.DataFrame(
+        {
+            "arm": chosen["config_sha256"].map(names),
+            "started_at": chosen["created_at"],
+            "value": chosen["value"],
+        }
+    )
+    return explain_by_drift(sequence, control=str(names[control]))
 
 
 def run_side(database: Database, plan: Plan, run_id: str) -> RunSide:

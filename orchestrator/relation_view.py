@@ -10,6 +10,7 @@ from orchestrator.claims import Beside
 from orchestrator.compare import RunComparison
 from orchestrator.history import Change, Point
 from orchestrator.terminal import table
+from orchestrator.unrandomised import DriftExplanation
 
 POINTS_SHOWN = 12
 BARS = "▁▂▃▄▅▆▇█"
@@ -95,6 +96,12 @@ def print_history(name: str, points: Sequence[Point], changes: Sequence[Change],
     if not changes:
         out.print("no change of level" if len(points) >= 20 else "too few runs for a change of level: it needs 20")
     out.print()
+
+
+def print_explanations(found: Sequence[DriftExplanation], out: Console) -> None:
+    """Configurations that no run held together: what drift would explain their difference."""
+    for one in found:
+        out.print(Text("could be drift: ", style="yellow") + Text(f"{one.ratio:.3f}x; {one.text}"))
 
 
 def bars(values: Iterable[float]) -> str:

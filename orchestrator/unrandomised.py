@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+LARGEST_LOG = 700.0  # beyond it there is no float
+FASTEST_NAMED = math.log(10)  # an hour: beyond it a figure would say no more
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftExplanation:
@@ -82,10 +85,17 @@ def _text(treatment: str, control: str, needed: float | None, seen: float | None
     head = f"{treatment} and {control} did not run in an order drawn at random"
     if needed is None:
         return f"{head}; they ran at the same time on the average, so no drift an hour can be named"
-    explained = f"{head}; a drift of {np.expm1(needed):+.1%} an hour would explain the difference"
+    explained = f"{head}; a drift of {_an_hour(needed)} would explain the difference"
     if seen is None:
         return f"{explained}, and {control} ran once only, so the drift is not known"
-    return f"{explained}, and {control} against itself shows {np.expm1(seen):+.1%} an hour"
+    return f"{explained}, and {control} against itself shows {_an_hour(seen)}"
+
+
+def _an_hour(drift: float) -> str:
+    """A drift on the log scale in words. Runs seconds apart would need absurd ones."""
+    if abs(drift) > FASTEST_NAMED:
+        return f"more than {math.expm1(math.copysign(FASTEST_NAMED, drift)):+.0%} an hour"
+    return f"{math.expm1(drift):+.1%} an hour"
 
 
 def _slope(hours: np.ndarray, y: np.ndarray) -> float | None:
@@ -99,4 +109,4 @@ def _slope(hours: np.ndarray, y: np.ndarray) -> float | None:
 
 
 def _relative(log_per_hour: float | None) -> float | None:
-    return None if log_per_hour is None else math.expm1(log_per_hour)
+    return None if log_per_hour is None or log_per_hour > LARGEST_LOG else math.expm1(log_per_hour)

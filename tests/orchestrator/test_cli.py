@@ -218,10 +218,41 @@ def test_editing_a_file_later_changes_nothing(shell: Shell) -> None:
     """The plan is frozen before the first trial: a resumed run asks what the first half asked."""
     file = shell.folder / "mine.jsonl"
     file.write_text(json.dumps({"messages": [{"role": "user", "content": "first version"}]}) + "\n", encoding="utf-8")
-    process = shell.start("run", *ENGINE, *MANY, "workload=prompts", "workload.file=mine.jsonl", "workload.max_tokens=8")
+    process = shell.start(
+        "run", *ENGINE, *MANY, "workload=prompts", "workload.file=mine.jsonl", "workload.max_tokens=8"
+    )
     wait_for(shell, process, 10)
     process.kill()
     process.wait()
     file.write_text(json.dumps({"messages": [{"role": "user", "content": "second version"}]}), encoding="utf-8")
     shell("resume", "--quiet")
     assert shell.count("SELECT DISTINCT prompt_sha256 FROM generation") == 1
+
+
+def test_runs_one_after_the_other_could_be_drift_and_history_says_so(shell: Shell) -> None:
+    """Three settings in three runs, and the first once more: nothing there can tell a setting from the machine."""
+    for effect in ("1.0", "1.1", "1.0"):
+        shell("run", *SIMULATED, f"engine.effect={effect}", "design.rounds=6", "--quiet")
+    said = " ".join(shell("history", "--simulated").stdout.split())
+    assert "could be drift" in said
+    assert "an hour would explain the difference" in said
+    assert "against itself shows" in said
+
+
+def test_two_runs_are_related_through_their_control_only(shell: Shell) -> None:
+    shell("run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=8", "--quiet")
+    shell("run", *SIMULATED, "engine.effect=1.0,1.3", "design.rounds=8", "design.seed=3", "--quiet")
+    runs = [str(row["id"]) for row in shell.ask("SELECT id FROM run ORDER BY created_at")]
+    said = shell("compare", *runs).stdout
+    assert "differs" in said
+    assert "same run" in one_line(shell("compare", runs[0], runs[0], code=2))
+    shell("run", *SIMULATED, "engine.effect=1.2,1.3", "design.rounds=8", "--quiet")
+    assert "missing: a shared control" in one_line(shell("compare", runs[0], "last", code=2))
+
+
+def test_results_stand_beside_claims(shell: Shell) -> None:
+    shell("run", *SIMULATED, "engine.acceptance=null,0.7", "engine.effect=1.0", "design.rounds=8", "--quiet")
+    said = shell("audit", "last", "--against", "claims").stdout
+    assert "speculation_qwen35b_m4" in said
+    assert "differs: hardware" in said
+    assert "no such claim" in one_line(shell("audit", "last", "--against", "nonsense", code=2))
