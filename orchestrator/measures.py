@@ -20,6 +20,8 @@ from workers.protocol import Generation
 
 # An engine's own decode rate further from ours than this, both by the engine's definition, is flagged.
 ENGINE_GAP_LIMIT = 0.02
+# A server's rate has a definition of its own, and its tokens come in chunks; 486 against 100 tok/s was seen.
+SERVER_GAP_LIMIT = 0.15
 # A later turn this much faster than its prompt could be processed, while the counter says nothing was cached.
 CACHE_CONTRADICTION_FACTOR = 3.0
 
@@ -65,14 +67,19 @@ def measure(generation: Generation) -> Measures:
 
 def flags(generation: Generation, *, max_tokens: int, first_turn: Generation | None = None) -> list[str]:
     """Codes of what does not add up in one generation, given the conversation's first turn for a later one."""
-    found = []
+    found = list(generation.flags)
     measures = measure(generation)
-    if measures.engine_gap is not None and abs(measures.engine_gap) > ENGINE_GAP_LIMIT:
+    limit = SERVER_GAP_LIMIT if generation.stamps_of == "chunk" else ENGINE_GAP_LIMIT
+    if measures.engine_gap is not None and abs(measures.engine_gap) > limit:
         found.append("engine_rate_gap")
     if any(later < earlier for earlier, later in pairwise(generation.stamps_us)):
         found.append("stamps_not_monotonic")
     if generation.finish_reason == "length" and generation.tokens < max_tokens:
         found.append("length_before_max_tokens")
+    if generation.finish_reason == "stop" and generation.tokens >= max_tokens:
+        found.append("stop_at_max_tokens")  # or its last token was the end: then the answer is whole
+    if not generation.tokens:
+        found.append("zero_tokens")
     if first_turn is not None and _cache_counter_contradicted(generation, first_turn):
         found.append("cached_zero_but_fast")
     return found

@@ -66,6 +66,39 @@ def test_length_before_the_limit_is_flagged() -> None:
     assert flags(generation(), max_tokens=8) == ["length_before_max_tokens"]
 
 
+def test_a_stop_at_the_limit_is_flagged() -> None:
+    assert flags(generation(finish_reason="stop"), max_tokens=4) == ["stop_at_max_tokens"]
+    assert flags(generation(finish_reason="stop"), max_tokens=5) == []
+
+
+def test_no_token_at_all_is_flagged() -> None:
+    empty = generation(token_ids=[], stamps_us=[], finish_reason="stop")
+    assert flags(empty, max_tokens=4) == ["zero_tokens"]
+
+
+def test_a_servers_rate_that_our_stopwatch_does_not_see_is_flagged() -> None:
+    """The server says 486 tok/s, the user sees 100; definitions alone differ by less."""
+    served = {"token_ids": [], "completion_tokens": 4, "stamps_of": "chunk"}
+    own = 4 / 1.5
+    assert flags(generation(engine_decode_tps=own * 1.1, **served), max_tokens=4) == []
+    assert flags(generation(engine_decode_tps=own * 4.86, **served), max_tokens=4) == ["engine_rate_gap"]
+
+
+def test_what_the_engine_found_is_kept() -> None:
+    assert flags(generation(flags=["no_done", "prompt_tokens_differ"]), max_tokens=4) == [
+        "no_done",
+        "prompt_tokens_differ",
+    ]
+
+
+def test_tokens_of_a_first_chunk_are_not_free_speed() -> None:
+    """Three tokens in the first chunk at 1.0 s, one at 2.5 s: one token was decoded in 1.5 s."""
+    stamps_us = [1_000_000, 1_000_000, 1_000_000, 2_500_000]
+    record = generation(token_ids=[], completion_tokens=4, stamps_of="chunk", stamps_us=stamps_us)
+    assert measure(record).decode_tps == pytest.approx(1 / 1.5)
+    assert measure(record).end_to_end_tps == pytest.approx(4 / 2.5)
+
+
 def test_a_fast_turn_with_a_zero_cache_counter_is_flagged() -> None:
     first = generation()
     later = generation(turn=1, prompt_tokens=100, stamps_us=[1_000_000, 1_100_000, 1_200_000, 1_300_000])
