@@ -329,6 +329,9 @@ class Generation(Base):
     token_ids_sha256: Mapped[str]
     stamps_us: Mapped[list[Any]]  # microseconds since the request's start, one a token
     steps: Mapped[list[Any] | None]  # speculation: [drafted, accepted, committed] a verify step
+    first_byte_s: Mapped[float | None]  # a server's; ttft_s is the first token of any channel
+    first_visible_s: Mapped[float | None]  # a server's first token that a reader sees
+    stamps_of: Mapped[str | None]  # token | chunk: tokens that one chunk brought share its stamp
 
     evidence: Mapped[list["Evidence"]] = relationship(lazy="raise", cascade="all, delete-orphan", passive_deletes=True)
     __table_args__ = (

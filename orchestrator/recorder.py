@@ -492,6 +492,9 @@ def _generation(position: int, prompt: Prompt, generation: Generation, first: Ge
         token_ids_sha256=sha256_of(generation.token_ids),
         stamps_us=generation.stamps_us,
         steps=generation.steps,
+        first_byte_s=_seconds(generation.first_byte_us),
+        first_visible_s=_seconds(generation.first_visible_us),
+        stamps_of=generation.stamps_of,
         evidence=[models.Evidence(**asdict(sign)) for sign in generation.evidence],
         **asdict(measure(generation)),
     )
@@ -503,6 +506,10 @@ def _gate_detail(passage: Passage) -> dict[str, Any]:
         "not_held": passage.hot_start,
         "unreadable": dict(passage.unreadable),
     }
+
+
+def _seconds(stamp_us: int | None) -> float | None:
+    return None if stamp_us is None else stamp_us / 1e6
 
 
 def _telemetry(phase: str, readings: Sequence[Reading]) -> list[models.Telemetry]:
