@@ -3,6 +3,7 @@
 Only formatting happens here; units are in the values' names everywhere else.
 """
 
+import re
 import sys
 import time
 from collections.abc import Iterable
@@ -89,7 +90,7 @@ class ProgressObserver:
 
     def waiting(self, text: str) -> None:
         self._bar.update(self._task, note=text)
-        reason = text.partition(" (")[0]  # without its countdown
+        reason = re.sub(r"[\d.]+", "", text)  # its numbers change with every look
         if not self._out.is_terminal and reason != self._waited_for:
             self._out.print(Text(f"waiting  {text}"))
         self._waited_for = reason

@@ -1,6 +1,7 @@
 """A process and its descendants, as far as the machine's readings need them."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -25,11 +26,43 @@ def own_rss_bytes(root_pid: int) -> int:
 
 
 def _tree(root_pid: int) -> list[psutil.Process]:
+    found = []
+    for pid in _descendants(root_pid):
+        try:
+            found.append(psutil.Process(pid))
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def _descendants(root_pid: int) -> list[int]:
+    """The root first. Linux lists a process's children; elsewhere every process has to be asked for its parent."""
+    pids, place = [root_pid], 0
     try:
-        root = psutil.Process(root_pid)
-        return [root, *root.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
+        while place < len(pids):
+            pids += _listed_children(pids[place])
+            place += 1
+    except FileNotFoundError:
+        try:
+            return [root_pid, *(child.pid for child in psutil.Process(root_pid).children(recursive=True))]
+        except psutil.NoSuchProcess:
+            return []
+    return pids
+
+
+def _listed_children(pid: int) -> list[int]:
+    """Of all its threads.
+
+    Raises:
+        FileNotFoundError: the system keeps no such list.
+    """
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found += map(int, (thread / "children").read_text().split())
+        except ProcessLookupError:
+            continue  # the thread ended just now
+    return found
 
 
 def _each(root_pid: int, read: Callable[[psutil.Process], Value]) -> Iterator[tuple[psutil.Process, Value]]:

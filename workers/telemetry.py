@@ -80,6 +80,10 @@ class MachineReader:
         self._previous: _Totals | None = None
         self._base: _Totals | None = None  # of the rates: at least half a second old, where there is one
 
+    def narrow(self, fields: Collection[str]) -> None:
+        """Read these fields only from now on."""
+        self._only = frozenset(fields)
+
     def read(self) -> tuple[Reading, ...]:
         """The state now: every field of this platform once, in a fixed order."""
         system = OneReading(self._system)
