@@ -103,9 +103,9 @@ def load_note(*, planned_bytes: int | None, measured_bytes: int | None) -> str |
     """
     if not planned_bytes or measured_bytes is None:
         return None
-    share = measured_bytes / planned_bytes - 1
-    if abs(share) <= LOAD_TOLERANCE:
+    if abs(measured_bytes - planned_bytes) <= LOAD_TOLERANCE * planned_bytes:
         return None
+    share = measured_bytes / planned_bytes - 1
     return (
         f"{measured_bytes / 1e9:.2f} GB are in use after loading, {share:+.0%} against the planned weights of"
         f" {planned_bytes / 1e9:.2f} GB"

@@ -74,3 +74,35 @@ def test_wherever_it_stopped_each_trial_ends_up_stored_once(finished: int) -> No
     kept = {row.sequence for row in done if row.round not in left.broken_rounds or row.round is None}
     replayed = [trial.sequence for unit in left.units for trial in unit.trials]
     assert sorted([*kept, *replayed]) == [trial.sequence for trial in measured]
+
+
+def test_a_round_with_a_trial_left_out_is_replayed_up_to_the_limit() -> None:
+    rest = [stored(trial) for trial in SCHEDULE if trial.round != 2]
+    one_out = [stored(trial, counts=trial.position != 1) for trial in in_round(2)]
+    left = remainder(SCHEDULE, rest + one_out, replays=1)
+    assert [(unit.round, unit.attempt) for unit in left.units] == [(2, 1)]
+    again = [stored(trial, attempt=1, counts=trial.position != 0) for trial in in_round(2)]
+    assert remainder(SCHEDULE, rest + one_out + again, replays=1).units == ()
+    assert [unit.attempt for unit in remainder(SCHEDULE, rest + one_out + again, replays=2).units] == [2]
+
+
+def test_without_replays_a_round_with_a_trial_left_out_is_done() -> None:
+    left_out = [stored(trial, counts=trial.sequence % 5 != 0) for trial in SCHEDULE]
+    assert remainder(SCHEDULE, left_out).units == ()
+
+
+def test_a_control_run_that_was_left_out_is_run_again_up_to_the_limit() -> None:
+    first = next(trial for trial in SCHEDULE if trial.kind == "bracket")
+    rest = [stored(trial) for trial in SCHEDULE if trial is not first]
+    out = stored(first, counts=False)
+    assert [unit.trials for unit in remainder(SCHEDULE, [*rest, out], replays=1).units] == [(first,)]
+    assert remainder(SCHEDULE, [*rest, out, out], replays=1).units == ()
+
+
+def test_the_newest_attempt_counts_and_not_the_ones_before() -> None:
+    rest = [stored(trial) for trial in SCHEDULE if trial.round != 2]
+    before = [stored(trial) for trial in in_round(2)]
+    half = [stored(trial, attempt=1) for trial in in_round(2)[:1]]
+    left = remainder(SCHEDULE, rest + before + half)
+    assert [(unit.round, unit.attempt) for unit in left.units] == [(2, 2)]
+    assert left.broken_rounds == (2,)

@@ -9,7 +9,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers.journal import Journal, Spawned, describe, find_orphans, is_living, read_journal
+from workers.journal import (
+    Journal,
+    Spawned,
+    describe,
+    find_orphans,
+    is_living,
+    marks_orphan,
+    owner_mark,
+    read_journal,
+)
 
 # Spawns a worker that ignores every polite request to end, and dies without a word.
 ORPHANING_RUN = """
@@ -104,3 +113,37 @@ def test_a_worker_ends_with_its_run(tmp_path: Path) -> None:
     while find_orphans(tmp_path / "journal") and time.monotonic() < deadline:
         time.sleep(0.02)
     assert find_orphans(tmp_path / "journal") == []
+
+
+def test_the_journal_forgets_whoever_no_longer_runs(path: Path, own: Spawned) -> None:
+    Journal(path).spawned(own)
+    Journal(path).spawned(replace(own, create_time=own.create_time - 60))
+    Journal(path).compact()
+    assert read_journal(path) == [own]
+    assert len(path.read_bytes().splitlines()) == 1
+
+
+def test_several_runs_write_at_once_and_lose_no_line(path: Path, own: Spawned) -> None:
+    """While one of them compacts the file."""
+    script = (
+        "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\nimport psutil\n"
+        "from workers.journal import Journal, describe\n"
+        "own = describe(psutil.Process(int(sys.argv[2])), run_id=sys.argv[3], arm='a')\n"
+        "for number in range(40):\n"
+        "    Journal(Path(sys.argv[1])).spawned(replace(own, create_time=own.create_time + number / 100))\n"
+        "    number % 10 or Journal(Path(sys.argv[1])).compact()\n"
+    )
+    runs = [subprocess.Popen([sys.executable, "-c", script, str(path), str(own.pid), f"run-{n}"]) for n in range(3)]
+    assert [run.wait(timeout=60) for run in runs] == [0, 0, 0]
+    assert len(read_journal(path)) == 40  # the same processes thrice, known by pid and start time
+
+
+@pytest.mark.parametrize("mark", ["", "x", "1:", "1:y", ":"])
+def test_a_mark_that_names_no_owner_proves_nothing(mark: str) -> None:
+    assert not marks_orphan(mark)
+
+
+def test_a_mark_names_its_owner() -> None:
+    assert not marks_orphan(owner_mark())
+    pid, _, create_time = owner_mark().partition(":")
+    assert marks_orphan(f"{pid}:{float(create_time) - 60}")

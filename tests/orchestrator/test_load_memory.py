@@ -1,0 +1,90 @@
+"""What an arm holds after loading, beside its plan; and memory that settles between swapped arms."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine as Database
+
+from db import models
+from db.session import open_database, reading
+from orchestrator.crew import Crew
+from orchestrator.memory import load_note
+from orchestrator.recorder import LoadMemory
+
+from .plans import arm, plan
+from .test_runner import recorder_of, run
+
+GB = 10**9
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return open_database(f"sqlite:///{tmp_path / 'test.db'}")
+
+
+@pytest.mark.parametrize(
+    ("planned", "measured", "note"),
+    [
+        (10 * GB, 10 * GB, None),
+        (10 * GB, 11 * GB, None),
+        (10 * GB, 9 * GB, None),
+        (10 * GB, 12 * GB, "12.00 GB are in use after loading, +20% against the planned weights of 10.00 GB"),
+        (10 * GB, 7 * GB, "7.00 GB are in use after loading, -30% against the planned weights of 10.00 GB"),
+        (None, 7 * GB, None),
+        (0, 7 * GB, None),
+        (10 * GB, None, None),
+    ],
+)
+def test_a_difference_of_more_than_a_tenth_is_reported(
+    planned: int | None, measured: int | None, note: str | None
+) -> None:
+    assert load_note(planned_bytes=planned, measured_bytes=measured) == note
+
+
+def test_it_is_stored_with_the_arm(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = LoadMemory(planned_bytes=10 * GB, footprint_bytes=13 * GB, note="12.00 GB are in use")
+    monkeypatch.setattr("orchestrator.runner.Runner._load_memory", lambda *_: memory)
+    recorder = run(database, plan(arm("a"), arm("b"), rounds=2), tmp_path)
+    with reading(database) as session:
+        row = session.get_one(models.Arm, recorder.arm_ids["a"])
+        assert (row.planned_weights_bytes, row.footprint_bytes, row.memory_note) == (
+            10 * GB,
+            13 * GB,
+            "12.00 GB are in use",
+        )
+
+
+def test_memory_settles_between_one_arms_end_and_the_next_ones_load(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = plan(arm("a"), arm("b"), residency="swap")
+    recorder = recorder_of(database, planned, tmp_path)
+    seen: list[int] = []
+    crew = Crew(
+        run_id=recorder.run_id,
+        log_dir=tmp_path,
+        deadlines=planned.design.deadlines,
+        swap=True,
+        weights={},
+        journal_path=tmp_path / "journal",
+        settle=lambda: seen.append(len(crew.members)),
+    )
+    monkeypatch.setattr(Crew, "_load", lambda crew, arm: FakeMember())
+    for each in (planned.arms[0], planned.arms[1], planned.arms[1], planned.arms[0]):
+        crew.member(each, on_load=lambda member: None)
+    assert seen == [0, 0]  # not before the first load, and nobody is loaded while it is waited
+    crew.members.clear()
+
+
+class FakeMember:
+    """A worker that ends at once."""
+
+    @property
+    def process(self) -> "FakeMember":
+        return self
+
+    def stop(self, teardown_s: float) -> "FakeMember":
+        return self
+
+    survivors = ()
+    signals = ()

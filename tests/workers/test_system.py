@@ -1,0 +1,78 @@
+"""The calls into Darwin's library: their order, their arguments and their failures, on a stand-in for the library."""
+
+import ctypes
+import sys
+from typing import Any
+
+import pytest
+
+from workers.system import LocalSystem, Unreadable
+
+KEY = "com.apple.system.thermalpressurelevel"
+
+
+class Library:
+    """Answers as libSystem does; remembers the calls."""
+
+    def __init__(self, *, register: int = 0, get: int = 0, state: int = 2, rusage: int = 0) -> None:
+        self._register, self._get, self._state, self._rusage = register, get, state, rusage
+        self.calls: list[str] = []
+
+    def notify_register_check(self, key: bytes, token: Any) -> int:
+        assert key == KEY.encode()
+        self.calls.append("register")
+        ctypes.cast(token, ctypes.POINTER(ctypes.c_int))[0] = 7
+        return self._register
+
+    def notify_get_state(self, token: ctypes.c_int, state: Any) -> int:
+        assert token.value == 7
+        self.calls.append("get")
+        ctypes.cast(state, ctypes.POINTER(ctypes.c_uint64))[0] = self._state
+        return self._get
+
+    def notify_cancel(self, token: ctypes.c_int) -> int:
+        assert token.value == 7
+        self.calls.append("cancel")
+        return 0
+
+    def proc_pid_rusage(self, pid: int, flavour: int, buffer: Any) -> int:
+        assert (pid, flavour) == (4711, 4)
+        raw = bytearray(len(buffer))
+        raw[64:72] = (15 * 2**30).to_bytes(8, sys.byteorder)  # resident: misses Metal's memory
+        raw[72:80] = (148 * 2**30).to_bytes(8, sys.byteorder)  # the physical footprint
+        raw[240:248] = (150 * 2**30).to_bytes(8, sys.byteorder)  # its highest
+        buffer.raw = bytes(raw)
+        return self._rusage
+
+
+def mac(monkeypatch: pytest.MonkeyPatch, library: Library) -> LocalSystem:
+    monkeypatch.setattr("workers.system.sys.platform", "darwin")
+    monkeypatch.setattr("workers.system._system_library", lambda: library)
+    return LocalSystem()
+
+
+def test_the_state_of_a_key_is_read_and_its_token_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(state=3)
+    assert mac(monkeypatch, library).notify_state(KEY) == 3
+    assert library.calls == ["register", "get", "cancel"]
+
+
+@pytest.mark.parametrize(
+    ("library", "says", "calls"),
+    [
+        (Library(register=9), "notify_register_check.*status 9", ["register"]),
+        (Library(get=2), "notify_get_state.*status 2", ["register", "get", "cancel"]),
+    ],
+)
+def test_a_failing_call_is_a_reason_and_no_zero(
+    monkeypatch: pytest.MonkeyPatch, library: Library, says: str, calls: list[str]
+) -> None:
+    with pytest.raises(Unreadable, match=says):
+        mac(monkeypatch, library).notify_state(KEY)
+    assert library.calls == calls
+
+
+def test_the_footprint_is_the_one_that_holds_metals_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mac(monkeypatch, Library()).footprint_bytes(4711) == 148 * 2**30
+    with pytest.raises(Unreadable, match="another user's"):
+        mac(monkeypatch, Library(rusage=-1)).footprint_bytes(4711)
