@@ -13,9 +13,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from orchestrator.drift import PROFILES, Floats, Setting, drift_rows, noise_rows, standard
 from orchestrator.effects import exchanges
-from orchestrator.simulate import judge, judge_verdicts, simulated_runs
+from orchestrator.statistics.drift import PROFILES, Floats, Setting, drift_rows, noise_rows, standard
+from orchestrator.statistics.simulate import judge, judge_verdicts, simulated_runs
 
 ROUNDS = 8
 TRIALS = 2 * ROUNDS

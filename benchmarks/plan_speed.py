@@ -30,7 +30,7 @@ CASES = {
 }
 SCRIPT = """
 import sys
-from orchestrator.compose import make_plan
+from orchestrator.configuration.compose import make_plan
 from orchestrator.schedule import build_schedule
 plan = make_plan(sys.argv[1:]).plan
 print(len(plan.arms), len(build_schedule(plan)), plan.sha256[:12])

@@ -12,7 +12,7 @@ first of these that applies:
     could_be_drift   none of these
 
 The floor is the effect of the control's second entry against its first, with its interval: what two equal arms look
-like in this run. Runs whose order was not drawn at random are for `orchestrator.unrandomised`.
+like in this run. Runs whose order was not drawn at random are for `orchestrator.statistics.unrandomised`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,13 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from orchestrator.carry_over import CarryOver, carry_over
-from orchestrator.comparability import DifferenceTable, EvidenceTable, Reason, Scope
 from orchestrator.effects import Effect, effect_of
-from orchestrator.family import adjusted, best_arms, family_p_values
-from orchestrator.findings import AaFloor, AuditResult, BestSet, Comparison, Included, summarise
-from orchestrator.observations import (
+from orchestrator.schedule import AA_LABEL, minimum_rounds
+from orchestrator.statistics.carry_over import CarryOver, carry_over
+from orchestrator.statistics.comparability import DifferenceTable, EvidenceTable, Reason, Scope
+from orchestrator.statistics.family import adjusted, best_arms, family_p_values
+from orchestrator.statistics.findings import AaFloor, AuditResult, BestSet, Comparison, Included, summarise
+from orchestrator.statistics.observations import (
     ALL,
     LOWER_IS_FASTER,
     ScopeTrials,
@@ -38,9 +39,8 @@ from orchestrator.observations import (
     measured_rows,
     scopes_of,
 )
-from orchestrator.schedule import AA_LABEL, minimum_rounds
-from orchestrator.sequential import sequential_effect
-from orchestrator.verdicts import Case, decide
+from orchestrator.statistics.sequential import sequential_effect
+from orchestrator.statistics.verdicts import Case, decide
 
 __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", "Included", "Inference", "audit"]
 

@@ -16,9 +16,9 @@ from orchestrator.terminal import table as new_table
 
 if TYPE_CHECKING:
     from orchestrator.audit import AuditResult, Comparison
-    from orchestrator.factorial import Factorial
-    from orchestrator.factors import Table
-    from orchestrator.observations import ArmSummary
+    from orchestrator.statistics.factorial import Factorial
+    from orchestrator.statistics.factors import Table
+    from orchestrator.statistics.observations import ArmSummary
 
 MISSING = "-"
 VERDICT_STYLES = {

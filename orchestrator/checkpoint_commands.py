@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.text import Text
 
 from orchestrator.commands import optional_path
+from orchestrator.configuration.parts import Parts
 from orchestrator.errors import InputError
-from orchestrator.parts import Parts
 from orchestrator.terminal import console, table
 from workers.checkpoints import CheckpointInfo, checkpoints_dir, describe, inspect, resolve
 from workers.errors import EngineError

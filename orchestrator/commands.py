@@ -33,7 +33,7 @@ def optional_path(text: str | None) -> Path | None:
 
 def show_plan(overrides: Sequence[str], *, config_dir: str | None, as_json: bool) -> None:
     """`interlace plan`."""
-    from orchestrator.compose import make_plan
+    from orchestrator.configuration.compose import make_plan
     from orchestrator.machine_lines import machine_lines, noise_here
 
     composed = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here)
@@ -61,12 +61,12 @@ def simulate_design(
     runs: int,
 ) -> None:
     """`interlace simulate`: the plan's design on simulated machines."""
-    from orchestrator.compose import make_plan
-    from orchestrator.detecting import percentage
-    from orchestrator.drift import PROFILES
-    from orchestrator.judge_design import judge_design
+    from orchestrator.configuration.compose import make_plan
+    from orchestrator.configuration.detecting import percentage
     from orchestrator.machine_lines import noise_here
     from orchestrator.plan_view import print_judgements
+    from orchestrator.statistics.drift import PROFILES
+    from orchestrator.statistics.judge_design import judge_design
     from orchestrator.terminal import console
 
     plan = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here).plan
@@ -91,7 +91,7 @@ def simulate_design(
 def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequence[str], quiet: bool) -> int:
     """`interlace run`: plan, look at the machine, store the plan, run it, audit it."""
     from db.session import database_path, database_url, open_database
-    from orchestrator.compose import make_plan
+    from orchestrator.configuration.compose import make_plan
     from orchestrator.machine_lines import machine_lines, noise_here
     from orchestrator.plan_view import print_plan
     from orchestrator.preparation import find_weights, refuse_what_does_not_fit
@@ -282,10 +282,10 @@ def _audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: S
 
 def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) -> None:
     from db.frames import trials
-    from orchestrator.claims import beside, claim_of
+    from orchestrator.configuration.parts import Parts
     from orchestrator.judging import arm_facts, conditions, judge
-    from orchestrator.parts import Parts
     from orchestrator.relation_view import print_claims
+    from orchestrator.statistics.claims import beside, claim_of
     from orchestrator.terminal import console
 
     parts = Parts()
@@ -303,9 +303,9 @@ def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) ->
 def compare_two(first_text: str, second_text: str, *, url: str | None) -> None:
     """`interlace compare`: two runs, through the control that both held."""
     from db.frames import resolve_run
-    from orchestrator.compare import compare_runs
     from orchestrator.judging import run_side
     from orchestrator.relation_view import print_comparison
+    from orchestrator.statistics.compare import compare_runs
     from orchestrator.terminal import console
 
     database = _open(url)
@@ -319,9 +319,9 @@ def compare_two(first_text: str, second_text: str, *, url: str | None) -> None:
 def show_history(*, url: str | None, metric: str, simulated: bool, filters: Mapping[str, str | None]) -> None:
     """`interlace history`: every configuration that matches, over time."""
     from db.history import SERIES, VERSIONS, arm_history
-    from orchestrator.history import Point, change_points
     from orchestrator.judging import SHORT_HASH, explanations
     from orchestrator.relation_view import print_explanations, print_history
+    from orchestrator.statistics.history import Point, change_points
     from orchestrator.terminal import console
 
     out = console()

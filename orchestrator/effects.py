@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from orchestrator.inversion import Floats, estimate, half_width, interval
+from orchestrator.statistics.inversion import Floats, estimate, half_width, interval
 
 Integers = npt.NDArray[np.intp]
 

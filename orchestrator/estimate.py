@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.document import CHARACTERS_PER_TOKEN
+from orchestrator.configuration.document import CHARACTERS_PER_TOKEN
 from orchestrator.plan import Arm, Plan, Prompt
 from orchestrator.schedule import ScheduledTrial
 

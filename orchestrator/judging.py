@@ -11,17 +11,17 @@ from db.errors import DatabaseError
 from db.frames import runs, trials
 from db.session import open_existing
 from orchestrator.audit import AuditResult, audit
-from orchestrator.claims import ArmFacts
-from orchestrator.comparability import Scope
-from orchestrator.compare import RunSide
-from orchestrator.drift import Setting
-from orchestrator.factorial import Factorial, factorial
-from orchestrator.factors import Table, two_factors
-from orchestrator.observations import Usable, measured_rows
 from orchestrator.plan import Plan
-from orchestrator.power import observed_setting
 from orchestrator.recorder import save_audit
-from orchestrator.unrandomised import DriftExplanation, explain_by_drift
+from orchestrator.statistics.claims import ArmFacts
+from orchestrator.statistics.comparability import Scope
+from orchestrator.statistics.compare import RunSide
+from orchestrator.statistics.drift import Setting
+from orchestrator.statistics.factorial import Factorial, factorial
+from orchestrator.statistics.factors import Table, two_factors
+from orchestrator.statistics.observations import Usable, measured_rows
+from orchestrator.statistics.power import observed_setting
+from orchestrator.statistics.unrandomised import DriftExplanation, explain_by_drift
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.detecting import detects
+from orchestrator.configuration.detecting import detects
 from orchestrator.estimate import Rates
 from orchestrator.forecast import forecast
 from orchestrator.plan import Plan
@@ -12,7 +12,7 @@ from orchestrator.residency import is_simulated, plan_of
 from orchestrator.schedule import ScheduledTrial
 
 if TYPE_CHECKING:
-    from orchestrator.drift import Setting as Noise
+    from orchestrator.statistics.drift import Setting as Noise
 
 
 def machine_lines(plan: Plan, schedule: Sequence[ScheduledTrial], *, url: str) -> list[tuple[str, str]]:

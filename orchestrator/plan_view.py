@@ -14,7 +14,7 @@ from orchestrator.schedule import AA_LABEL, ScheduledTrial, minimum_rounds, roun
 from orchestrator.terminal import table
 
 if TYPE_CHECKING:
-    from orchestrator.judge_design import DesignJudgement
+    from orchestrator.statistics.judge_design import DesignJudgement
 
 ARMS_SHOWN = 40
 ROUNDS_SHOWN = 4

@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.audit_view import interval_text, number
-from orchestrator.claims import Beside
-from orchestrator.compare import RunComparison
-from orchestrator.history import Change, Point
+from orchestrator.statistics.claims import Beside
+from orchestrator.statistics.compare import RunComparison
+from orchestrator.statistics.history import Change, Point
+from orchestrator.statistics.unrandomised import DriftExplanation
 from orchestrator.terminal import table
-from orchestrator.unrandomised import DriftExplanation
 
 POINTS_SHOWN = 12
 BARS = "▁▂▃▄▅▆▇█"

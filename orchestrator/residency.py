@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.configuration.workload import context_tokens
 from orchestrator.memory import MemoryPlan, ModelSize, arm_memory, plan_memory, working_set_bytes
 from orchestrator.plan import Arm, Prompt, canonical_json
-from orchestrator.workload import context_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_the_orchestrators_process_never_loads_mlx() -> None:
-    code = "import orchestrator.commands, orchestrator.runner, orchestrator.crew, orchestrator.compose"
+    code = "import orchestrator.commands, orchestrator.runner, orchestrator.crew, orchestrator.configuration.compose"
     assert not loaded_by(code) & {"mlx", "mlx_lm"}
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from conf.store import GROUP_SCHEMAS
-from orchestrator.compose import make_plan
-from orchestrator.parts import SHIPPED_DIR
-from orchestrator.workload import parse_prompts
+from orchestrator.configuration.compose import make_plan
+from orchestrator.configuration.parts import SHIPPED_DIR
+from orchestrator.configuration.workload import parse_prompts
 
 TEXT = (Path(__file__).parent.parent / "docs" / "configuration.md").read_text(encoding="utf-8")
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)

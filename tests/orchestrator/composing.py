@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.compose import make_plan
+from orchestrator.configuration.compose import make_plan
 from orchestrator.errors import InputError
 from orchestrator.plan import Plan
 

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.audit import audit
-from orchestrator.unrandomised import explain_by_drift
+from orchestrator.statistics.unrandomised import explain_by_drift
 from tests.orchestrator.flat import FlatRun, changed
 
 

@@ -13,8 +13,8 @@ from orchestrator.judging import judge_run
 from orchestrator.plan import Plan
 from orchestrator.preparation import find_weights
 from orchestrator.recorder import create_run
+from orchestrator.statistics.unrandomised import explain_by_drift
 from orchestrator.terminal import SilentObserver
-from orchestrator.unrandomised import explain_by_drift
 from workers.host import read_host
 
 from .plans import arm, plan, prompt

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from orchestrator.audit import AuditResult, Comparison, audit, run_drift
-from orchestrator.comparability import Scope
 from orchestrator.effects import estimate_effect
-from orchestrator.observations import ALL, round_values
+from orchestrator.statistics.comparability import Scope
+from orchestrator.statistics.observations import ALL, round_values
 from tests.orchestrator.flat import FlatRun, changed
 
 

@@ -1,0 +1,219 @@
+"""Arms from settings: every combination of what is swept, equal ones merged.
+
+A setting below `engine` applies to the engines that have it. An engine without it ignores it, so several combinations
+may come out equal; they are one arm, and a note says so.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from conf import schema
+from conf.store import setting_names
+from orchestrator.configuration.checks import has_key
+from orchestrator.configuration.names import name_arms
+from orchestrator.configuration.overrides import Setting, suggest
+from orchestrator.configuration.parts import Part, Parts
+from orchestrator.configuration.sources import interpreter, usable
+from orchestrator.errors import InputError
+from orchestrator.plan import Arm, canonical_json
+
+ARM_GROUPS = ("checkpoint", "engine", "sampling")
+MOST_ARMS = 10_000
+
+Chosen = tuple[Setting, Any]  # a setting and the one of its values that a combination takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """One point of the product, before equal ones are merged."""
+
+    options: dict[str, str]  # by arm group
+    settings: tuple[Chosen, ...]  # those below the groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Values:
+    """A combination's parts, resolved."""
+
+    checkpoint: dict[str, Any]
+    engine: dict[str, Any]
+    sampling: dict[str, Any]
+    draft: str | None  # the drafting checkpoint's option
+    ignored: tuple[str, ...]  # settings that the engine does not have
+
+
+@dataclass(slots=True)
+class _Merged:
+    """What merging did to the combinations of one engine that ignored something."""
+
+    keys: dict[str, None] = field(default_factory=dict)
+    combinations: int = 0
+    arms: set[str] = field(default_factory=set)
+
+    def note(self, engine: str) -> str:
+        verb = "does" if len(self.keys) == 1 else "do"
+        merged = self.combinations > len(self.arms)
+        outcome = f": {self.combinations} arms merged into {len(self.arms)}" if merged else ", which ignores it"
+        return f"{', '.join(self.keys)} {verb} not apply to {engine}{outcome}"
+
+
+def build_arms(
+    products: Sequence[Sequence[Setting]], defaults: Mapping[str, str], parts: Parts
+) -> tuple[tuple[Arm, ...], list[str]]:
+    """The arms of all products, in order and named, and notes on what was merged or did not apply.
+
+    Args:
+        products: for each, the arm-level settings whose values are combined, the first varying slowest.
+        defaults: the option of each group where no setting chooses one.
+
+    Raises:
+        InputError: an unknown option or key, a wrong value, a setting that no chosen engine has, no draft.
+    """
+    _load_mentioned(products, defaults, parts)
+    combinations = [each for product in products for each in _combine(product, defaults, parts)]
+    _check_engine_keys(combinations, parts)
+    resolved = [_resolve(each, parts) for each in combinations]
+    _check_mixture(combinations, parts)
+    drafts = {values.draft for values in resolved if values.draft is not None}
+    parts.load(("checkpoint", draft) for draft in sorted(drafts))
+    arms, notes = _merge([_arm(values, parts) for values in resolved], resolved)
+    return name_arms(arms), notes
+
+
+def _load_mentioned(products: Sequence[Sequence[Setting]], defaults: Mapping[str, str], parts: Parts) -> None:
+    mentioned: list[Part] = [(group, defaults[group]) for group in ARM_GROUPS]
+    for setting in itertools.chain.from_iterable(products):
+        if setting.key in ARM_GROUPS:
+            mentioned += [(setting.key, checked_option(setting, value, parts)) for value in setting.values]
+    parts.load([*mentioned, ("checkpoint", "simulated")])
+
+
+def checked_option(setting: Setting, value: Any, parts: Parts) -> str:
+    """The option that a setting of a whole group names.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    options = parts.options(setting.key)
+    option = value if isinstance(value, str) else str(value)
+    if option not in options:
+        raise InputError(f"{setting.where}: no {setting.key} is named {option!r}; {suggest(option, options)}")
+    return option
+
+
+def _combine(product: Sequence[Setting], defaults: Mapping[str, str], parts: Parts) -> Iterator[Combination]:
+    count = 1
+    for setting in product:
+        count *= len(setting.values)
+    if count > MOST_ARMS:
+        sizes = " x ".join(f"{len(setting.values)} ({setting.key})" for setting in product if setting.swept)
+        raise InputError(f"{sizes} = {count} arms; at most {MOST_ARMS} fit one run: sweep less")
+    for values in itertools.product(*(setting.values for setting in product)):
+        pairs = list(zip(product, values, strict=True))
+        chosen = {setting.key: str(value) for setting, value in pairs if setting.key in ARM_GROUPS}
+        options = {group: chosen.get(group, defaults[group]) for group in ARM_GROUPS}
+        if "checkpoint" not in chosen and parts.schema(("engine", options["engine"])) is schema.SimulatedConfig:
+            options["checkpoint"] = "simulated"  # the default checkpoint's name would claim a model that never ran
+        settings = tuple(pair for pair in pairs if pair[0].key not in ARM_GROUPS)
+        yield Combination(options=options, settings=settings)
+
+
+def _check_engine_keys(combinations: Sequence[Combination], parts: Parts) -> None:
+    """Every setting below `engine` has to mean something to at least one chosen engine."""
+    engines = {each.options["engine"]: parts.schema(("engine", each.options["engine"])) for each in combinations}
+    settings = {setting.key: setting for each in combinations for setting, _ in each.settings}
+    for setting in settings.values():
+        group, _, key = setting.key.partition(".")
+        if group != "engine" or any(has_key(engine, key) for engine in engines.values()):
+            continue
+        known = dict.fromkeys(name for engine in engines.values() for name in setting_names(engine))
+        hint = suggest(key, list(known)).partition("valid:")[0]
+        valid = "; ".join(f"{name} has {', '.join(setting_names(engine))}" for name, engine in engines.items())
+        raise InputError(f"{setting.where}: no chosen engine has {setting.key}; {hint}{valid}")
+
+
+def _check_mixture(combinations: Sequence[Combination], parts: Parts) -> None:
+    """Simulated figures never stand beside measured ones."""
+    kinds = {each.options["engine"]: parts.schema(("engine", each.options["engine"])) for each in combinations}
+    simulated = [name for name, kind in kinds.items() if kind is schema.SimulatedConfig]
+    real = [name for name in kinds if name not in simulated]
+    if simulated and real:
+        raise InputError(
+            f"engine={','.join(kinds)}: {', '.join(simulated)} measures nothing and cannot share a run with "
+            f"{', '.join(real)}; make two runs"
+        )
+
+
+def _resolve(combination: Combination, parts: Parts) -> _Values:
+    engine_part = ("engine", combination.options["engine"])
+    engine_schema = parts.schema(engine_part)
+    by_group: dict[str, list[Chosen]] = {group: [] for group in ARM_GROUPS}
+    ignored = []
+    for setting, value in combination.settings:
+        group, _, key = setting.key.partition(".")
+        if group == "engine" and not has_key(engine_schema, key):
+            ignored.append(setting.key)
+        else:
+            by_group[group].append((setting, value))
+    values = {group: parts.values((group, combination.options[group]), by_group[group]) for group in ARM_GROUPS}
+    part = ("checkpoint", combination.options["checkpoint"])
+    draft = _draft(values["engine"], values["checkpoint"], engine_schema, parts)
+    given = {setting.key: setting for setting, _ in by_group["checkpoint"] + by_group["engine"]}
+    values["engine"] = interpreter(values["engine"], part=engine_part, parts=parts, given=given)
+    values["checkpoint"] = usable(values["checkpoint"], part=part, parts=parts, given=given, engine=engine_schema)
+    return _Values(**values, draft=draft, ignored=tuple(ignored))
+
+
+def _draft(engine: dict[str, Any], checkpoint: dict[str, Any], kind: type[Any], parts: Parts) -> str | None:
+    """The option of the drafting checkpoint: the engine's `draft`, else the checkpoint's own; written into both.
+
+    Equal arms are equal then, however the draft was named; and what a checkpoint proposes is no part of an arm that
+    drafts nothing.
+    """
+    proposed, checkpoint["draft"] = checkpoint["draft"], None
+    if "draft" not in engine:
+        return None
+    speculates = kind is not schema.SimulatedConfig or engine["acceptance"] is not None
+    draft: str | None = engine["draft"] or (proposed if speculates else None)
+    if draft is None and kind is not schema.SimulatedConfig:
+        raise InputError(
+            f"engine {engine['name']} needs a draft and checkpoint {checkpoint['name']} names none; "
+            f"set engine.draft to a checkpoint: {', '.join(parts.options('checkpoint'))}"
+        )
+    if draft is not None and draft not in parts.options("checkpoint"):
+        source = "engine.draft" if engine["draft"] else f"draft of checkpoint {checkpoint['name']}"
+        raise InputError(f"{source}={draft}: no such checkpoint; {suggest(draft, parts.options('checkpoint'))}")
+    engine["draft"] = draft
+    return draft
+
+
+def _arm(values: _Values, parts: Parts) -> Arm:
+    draft = None
+    if values.draft is not None:
+        part = ("checkpoint", values.draft)
+        draft = usable(
+            parts.values(part) | {"draft": None}, part=part, parts=parts, given={}, engine=schema.EngineConfig
+        )
+    return Arm(name="", checkpoint=values.checkpoint, engine=values.engine, sampling=values.sampling, draft=draft)
+
+
+def _merge(arms: Sequence[Arm], resolved: Sequence[_Values]) -> tuple[list[Arm], list[str]]:
+    """Equal arms as one, the first mention's place kept."""
+    distinct: dict[str, Arm] = {}
+    merged: dict[str, _Merged] = {}
+    repeated = 0
+    for arm, values in zip(arms, resolved, strict=True):
+        key = canonical_json([arm.checkpoint, arm.engine, arm.sampling, arm.draft])
+        repeated += key in distinct and not values.ignored
+        distinct.setdefault(key, arm)
+        if values.ignored:
+            entry = merged.setdefault(values.engine["name"], _Merged())
+            entry.keys |= dict.fromkeys(values.ignored)
+            entry.combinations += 1
+            entry.arms.add(key)
+    notes = [entry.note(engine) for engine, entry in merged.items()]
+    if repeated:
+        notes.append(f"{repeated} of {len(arms)} arms equal another and were merged into it")
+    return list(distinct.values()), notes

@@ -1,0 +1,133 @@
+"""Settings against their schema: does the key exist, has the value its type, is anything missing, is it possible?
+
+omegaconf does the checking; this module says the outcome in one line that names the place and the remedy.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from conf.limits import problems
+from conf.store import setting_names
+from orchestrator.configuration.overrides import Setting, suggest
+from orchestrator.errors import InputError
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def has_key(schema: type[Any], key: str) -> bool:
+    """Whether a dotted key below a group may be set."""
+    name, _, rest = key.partition(".")
+    if name not in setting_names(schema):
+        return False
+    if not rest:
+        return True
+    inner = _hints(schema)[name]
+    return is_open(inner) or (isinstance(inner, type) and is_dataclass(inner) and has_key(inner, rest))
+
+
+def is_open(hint: Any) -> bool:
+    """Whether a field takes any keys below it."""
+    return get_origin(hint) is dict
+
+
+def key_error(where: str, group: str, schema: type[Any], key: str) -> InputError:
+    """For a key below a group that its schema does not have."""
+    parents, name = key.split(".")[:-1], key.split(".")[-1]
+    for parent in parents:
+        schema = _hints(schema)[parent] if is_dataclass(schema) and has_key(schema, parent) else object
+    prefix = ".".join([group, *parents])
+    if not is_dataclass(schema):
+        return InputError(f"{where}: {group}.{key} is no setting; {prefix} has nothing below it")
+    return InputError(f"{where}: {group}.{key} is no setting; {suggest(name, setting_names(schema))}")
+
+
+def type_error(where: str, group: str, schema: type[Any], key: str, value: Any) -> InputError:
+    """For a value that the field cannot take."""
+    expected = _expected(_hint(schema, key))
+    shown = "null" if value is None else f"{value!r}"
+    return InputError(f"{where}: {group}.{key} takes {expected}, not {shown}")
+
+
+def omegaconf_error(where: str, group: str, schema: type[Any], key: str, error: OmegaConfBaseException) -> InputError:
+    """For what omegaconf found while merging a YAML file's values into a schema."""
+    found = re.search(r"[Vv]alue:? '?(.*?)'?(?: of type .*|, expected one of .*|$)", first_line(error))
+    if not has_key(schema, key):
+        return key_error(where, group, schema, key)
+    return type_error(where, group, schema, key, found.group(1) if found else None)
+
+
+def set_value(tree: DictConfig, schema: type[Any], setting: Setting, value: Any) -> None:
+    """Set one key of a typed part, in place.
+
+    Args:
+        tree: {group: part}.
+
+    Raises:
+        InputError: naming the override, the key and what it takes.
+    """
+    group, _, key = setting.key.partition(".")
+    if not has_key(schema, key):
+        raise key_error(setting.where, group, schema, key)
+    if _hint(schema, key) is bool and not isinstance(value, bool):
+        raise type_error(setting.where, group, schema, key, value)  # omegaconf takes any number for a truth
+    try:
+        OmegaConf.update(tree, setting.key, value, merge=True, force_add=_is_or_below_open(schema, key))
+    except OmegaConfBaseException as error:
+        inner = str(error.full_key or setting.key).removeprefix(f"{group}.")
+        if not has_key(schema, inner):
+            raise key_error(setting.where, group, schema, inner) from error
+        raise type_error(setting.where, group, schema, key, value) from error
+
+
+def all_problems(schema: type[Any], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(dotted key, what is wrong) for resolved values: missing ones and those outside their limits."""
+    for key, value in values.items():
+        if value == "???":
+            yield key, f"is missing; it takes {_expected(_hint(schema, key))}"
+    yield from problems(schema, values)
+    for name, hint in _hints(schema).items():
+        if isinstance(hint, type) and is_dataclass(hint) and isinstance(values.get(name), Mapping):
+            yield from ((f"{name}.{key}", problem) for key, problem in all_problems(hint, values[name]))
+
+
+def first_line(error: Exception) -> str:
+    """The part of a message that says something."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
+
+
+def _hint(schema: Any, key: str) -> Any:
+    """The annotation of a key that exists; of one below an open mapping, Any."""
+    for name in key.split("."):
+        if not is_dataclass(schema):
+            return Any
+        schema = _hints(schema)[name]
+    return schema
+
+
+def _is_or_below_open(schema: type[Any], key: str) -> bool:
+    return is_open(_hints(schema)[key.partition(".")[0]])
+
+
+def _expected(hint: Any) -> str:
+    if isinstance(hint, UnionType):
+        kinds = [_expected(part) for part in get_args(hint) if part is not NoneType]
+        return " or ".join([*kinds, "null"])
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return "one of " + ", ".join(member.name for member in hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return "settings: {" + ", ".join(setting_names(hint)) + "}"
+    if get_origin(hint) is list:
+        return "a list"
+    return "settings: {key: value}" if is_open(hint) else _WORDS[hint]

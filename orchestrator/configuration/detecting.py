@@ -1,0 +1,91 @@
+"""Planning by effect: how many rounds find it, and what the planned rounds can find."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.errors import InputError
+
+if TYPE_CHECKING:
+    from orchestrator.statistics.drift import Setting as Noise
+
+POWER = 0.8
+MOST_ENTRIES = 60  # of a round; planning more by simulation would take longer than one waits for a plan
+
+# A host's noise and drift, by the URL of a database with its runs; None: none measured yet.
+NoiseOf = Callable[[str | None], "Noise | None"]
+
+
+def with_rounds_to_detect(
+    values: Mapping[str, Any], *, arms: int, noise: Callable[[], "Noise | None"]
+) -> tuple[dict[str, Any], list[str]]:
+    """The design's values with the rounds that `detect` asks for, which is no part of the plan itself.
+
+    Raises:
+        InputError: not an effect, rounds are set as well, or no affordable number of rounds finds it.
+    """
+    chosen = dict(values)
+    text = chosen.pop("detect")
+    if text is None:
+        return chosen, []
+    if chosen["rounds"] is not None:
+        raise InputError(
+            f"design.detect={text} and design.rounds={chosen['rounds']}: set one of them;"
+            " design.rounds=null leaves the choice to detect"
+        )
+    from orchestrator.statistics.power import MOST_ROUNDS, rounds_for
+
+    setting, basis = _basis(noise())
+    entries = arms + chosen["aa"]
+    rounds = rounds_for(setting, arms=entries, effect=effect_of(text), alpha=chosen["alpha"], power=POWER)
+    if rounds is None:
+        raise InputError(f"design.detect={text}: needs more than {MOST_ROUNDS} rounds ({basis}); take a larger effect")
+    return chosen | {"rounds": rounds}, [f"design.detect={text}: {rounds} rounds for {POWER:.0%} power, {basis}"]
+
+
+def detects(*, arms: int, rounds: int, alpha: float, noise: "Noise | None") -> str:
+    """The smallest effect that the planned rounds find, in words.
+
+    Args:
+        arms: entries of a round, the control's second one included.
+    """
+    if arms > MOST_ENTRIES:
+        return f"not simulated for {arms} entries a round"
+    from orchestrator.statistics.power import smallest_effect
+
+    setting, basis = _basis(noise)
+    found = smallest_effect(setting, arms=arms, rounds=rounds, alpha=alpha, power=POWER)
+    size = "no effect up to twofold" if found.effect is None else f"effects of {found.effect:.1%} and more"
+    return f"{size} ({POWER:.0%} power, {basis})"
+
+
+def effect_of(text: str) -> float:
+    """A relative effect from its text: 2% or 0.02.
+
+    Raises:
+        InputError: no number, or none from 0.1 % to 100 %.
+    """
+    return percentage(text, what="design.detect", low=0.001, high=1)
+
+
+def percentage(text: str, *, what: str, low: float, high: float) -> float:
+    """A share from its text: 2% or 0.02.
+
+    Raises:
+        InputError: no number, or one outside the bounds; the message names `what`.
+    """
+    try:
+        value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:
+        raise InputError(f"{what}={text}: give a number from {100 * low:g}% to {100 * high:g}%, such as 2%")
+    return value
+
+
+def _basis(noise: "Noise | None") -> tuple["Noise", str]:
+    from orchestrator.statistics.power import ASSUMED
+
+    setting = noise or ASSUMED
+    where = "as in this host's last run" if noise else "assumed: no run on this host yet"
+    return setting, f"noise {setting.noise:.1%}, drift {setting.size:+.0%}, {where}"

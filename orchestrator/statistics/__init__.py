@@ -1,0 +1,1 @@
+"""Telling an effect from drift: pure, numpy only. `orchestrator.effects` and `orchestrator.audit` are its front doors."""

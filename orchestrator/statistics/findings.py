@@ -1,0 +1,103 @@
+"""What an audit finds: values, and the sentences that sum them up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.effects import Effect
+from orchestrator.statistics.carry_over import CarryOver
+from orchestrator.statistics.comparability import Reason
+from orchestrator.statistics.observations import ArmSummary
+from orchestrator.statistics.verdicts import WORDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A treatment against the control in one scope. Numbers are None where there is nothing to compute them from."""
+
+    treatment: str
+    control: str
+    prompt_class: str | None  # None: over all
+    turn: int | None  # None: all turns
+    metric: str
+    verdict: str
+    direction: str | None  # faster | slower, when supported
+    ratio: float | None  # of the metric, treatment over control
+    ci_low: float | None
+    ci_high: float | None
+    p_value: float | None
+    family_p: float | None  # for the family of all treatments; None with one treatment only
+    rounds: int  # complete ones
+    wins: int | None  # rounds in which the treatment was the faster
+    aa_ratio: float | None
+    aa_low: float | None
+    aa_high: float | None
+    engaged_share: float | None  # of the treatment's generations that requested a mechanism
+    included: "Included | None"  # what it would be with the excluded trials; None when none was excluded
+    reasons: tuple[Reason, ...]  # the deciding ones first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Included:
+    """The comparison with the trials that rules exclude."""
+
+    verdict: str
+    ratio: float | None
+    ci_low: float | None
+    ci_high: float | None
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AaFloor:
+    """The control against itself in one scope."""
+
+    prompt_class: str | None
+    turn: int | None
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestSet:
+    """The arms not distinguishable from the best in one scope, the best first."""
+
+    prompt_class: str | None
+    turn: int | None
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """What one version of the method says of a run."""
+
+    method_version: str
+    control: str
+    metric: str
+    alpha: float
+    margin: float
+    seed: int
+    comparisons: tuple[Comparison, ...]  # by treatment, over all first
+    floors: tuple[AaFloor, ...]
+    best: tuple[BestSet, ...]  # over all first; no single best without the classes'
+    carry_over: CarryOver | None  # the largest; None: too few trials to tell
+    arms: tuple[ArmSummary, ...]
+    drift: float | None  # of the metric, last control run over the first, minus 1
+    drift_reason: str | None  # why there is none
+    summary: str
+
+
+def summarise(comparisons: Sequence[Comparison], drift: float | None, metric: str) -> str:
+    """One sentence an arm over all prompts, words first; then the run's drift."""
+    sentences = [_sentence(one) for one in comparisons if one.prompt_class is None and one.turn is None]
+    if not sentences:
+        sentences.append("Nothing to compare: the run has no arm besides its control.")
+    if drift is not None:
+        sentences.append(f"From first to last control run {metric} changed by {drift:+.1%}.")
+    return " ".join(sentences)
+
+
+def _sentence(one: Comparison) -> str:
+    head = f"{one.treatment} against {one.control}: {WORDS[one.verdict]}"
+    if one.ratio is None or one.ci_low is None or one.ci_high is None or one.verdict in ("not_engaged", "confounded"):
+        return f"{head}; {'; '.join(reason.text for reason in one.reasons[:2])}."
+    figure = f"{one.ratio:.3f}x ({one.ci_low:.3f} to {one.ci_high:.3f}) in {one.rounds} rounds"
+    return f"{head}{', ' + one.direction if one.direction else ''}, {figure}."

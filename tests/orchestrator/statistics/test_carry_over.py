@@ -1,0 +1,53 @@
+"""A trial that changes the next one is noticed; one that does not is left in peace."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from orchestrator.statistics.carry_over import carry_over
+from orchestrator.statistics.drift import standard
+from orchestrator.statistics.observations import ScopeTrials
+from orchestrator.statistics.simulate import simulated_runs
+
+NAMES = np.array(["control", "A/A", "hot", "mild"], dtype=object)
+
+
+def runs_of(runs: int, after_hot: float, rounds: int = 12) -> list[ScopeTrials]:
+    setting = standard("linear", len(NAMES) * rounds)
+    found = []
+    effects = (1.0, 1.5, 1.1)
+    for run in simulated_runs(setting, arms=len(NAMES), rounds=rounds, effects=effects, runs=runs, seed=5):
+        labels = NAMES[run.arms]
+        y = run.y.copy()
+        y[1:] += np.log(after_hot) * (labels[:-1] == "hot")
+        found.append(ScopeTrials(y=y, rounds=run.rounds, labels=labels, prompts=None))
+    return found
+
+
+def test_a_hot_arm_slows_its_successor() -> None:
+    found = [carry_over(trials, control="control", seed=0) for trials in runs_of(20, 0.9)]
+    noticed = [one for one in found if one is not None and one.matters]
+    assert len(noticed) >= 17
+    assert all(one.after == "hot" for one in noticed)
+    assert np.median([one.ratio for one in noticed]) == pytest.approx(0.88, abs=0.04)
+
+
+@pytest.mark.slow
+def test_without_carry_over_it_is_seldom_said_to_matter() -> None:
+    found = [carry_over(trials, control="control", seed=0) for trials in runs_of(300, 1.0)]
+    assert np.mean([one is not None and one.matters for one in found]) <= 0.03
+
+
+def test_too_few_trials_tell_nothing() -> None:
+    (trials,) = runs_of(1, 0.9, rounds=2)
+    assert carry_over(trials, control="control", seed=0) is None
+
+
+def test_it_is_the_same_whatever_the_unit() -> None:
+    (trials,) = runs_of(1, 0.95)
+    scaled = dataclasses.replace(trials, y=trials.y + 3.0)
+    first, second = (carry_over(one, control="control", seed=0) for one in (trials, scaled))
+    assert first is not None
+    assert second is not None
+    assert (first.after, first.p_value) == (second.after, second.p_value)

@@ -1,0 +1,82 @@
+"""Many arms at once: rarely a false finding anywhere, real ones kept, the best arm kept."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from orchestrator.statistics.drift import standard
+from orchestrator.statistics.family import adjusted, best_arms, family_p_values
+from orchestrator.statistics.observations import ScopeTrials
+from orchestrator.statistics.simulate import simulated_runs
+
+ARMS = 5
+ROUNDS = 8
+NAMES = ["control", *(f"t{arm}" for arm in range(1, ARMS))]
+
+
+def runs_of(effects: Sequence[float], runs: int, profile: str = "linear") -> list[ScopeTrials]:
+    setting = standard(profile, ARMS * ROUNDS)
+    return [
+        ScopeTrials(y=run.y, rounds=run.rounds, labels=np.array(NAMES, dtype=object)[run.arms], prompts=None)
+        for run in simulated_runs(setting, arms=ARMS, rounds=ROUNDS, effects=effects, runs=runs, seed=11)
+    ]
+
+
+def p_of(trials: ScopeTrials) -> dict[str, float]:
+    return family_p_values(trials, treatments=NAMES[1:], control="control", alpha=0.05, seed=0)
+
+
+def best_of(trials: ScopeTrials, ratios: dict[str, float], *, lower_is_better: bool) -> tuple[str, ...]:
+    def p_values(best: str, others: Sequence[str]) -> dict[str, float]:
+        return family_p_values(trials, treatments=others, control=best, alpha=0.05, seed=0)
+
+    return best_arms(ratios=ratios, lower_is_better=lower_is_better, alpha=0.05, p_values=p_values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("effects", "equal"), [((), NAMES[1:]), ((1.3,), NAMES[2:]), ((1.05, 1.1, 0.9), NAMES[4:])])
+def test_any_false_finding_is_rare(effects: tuple[float, ...], equal: list[str]) -> None:
+    found = [p_of(trials) for trials in runs_of(effects, 400)]
+    assert np.mean([min(p[name] for name in equal) <= 0.05 for p in found]) <= 0.075
+
+
+def test_a_large_effect_is_found_and_hides_no_small_one() -> None:
+    found = [p_of(trials) for trials in runs_of((1.5, 1.06), 60)]
+    assert all(p["t1"] <= 0.05 for p in found)
+    assert np.mean([p["t2"] <= 0.05 for p in found]) > 0.85
+
+
+def test_p_values_of_a_family_are_no_smaller_down_the_steps() -> None:
+    for trials in runs_of((1.5, 1.06, 1.02), 20):
+        p = p_of(trials)
+        assert p["t1"] <= p["t2"] <= max(p["t3"], p["t4"])
+
+
+def test_an_arm_that_misses_rounds_is_judged_on_the_others() -> None:
+    (trials,) = runs_of((1.3,), 1)
+    keep = ~((trials.labels == "t1") & (trials.rounds < 2))
+    fewer = ScopeTrials(y=trials.y[keep], rounds=trials.rounds[keep], labels=trials.labels[keep], prompts=None)
+    assert p_of(fewer)["t1"] <= 0.05
+    gone = trials.labels != "t4"
+    absent = ScopeTrials(y=trials.y[gone], rounds=trials.rounds[gone], labels=trials.labels[gone], prompts=None)
+    assert set(p_of(absent)) == {"t1", "t2", "t3"}
+
+
+def test_the_best_arm_is_kept_and_the_clearly_worse_left_out() -> None:
+    ratios = {"control": 1.0, "t1": 1.3, "t2": 1.29, "t3": 1.1, "t4": 0.9}
+    sets = [best_of(trials, ratios, lower_is_better=False) for trials in runs_of((1.3, 1.3, 1.1, 0.9), 40)]
+    assert all(found[0] == "t1" for found in sets)
+    assert np.mean(["t2" in found for found in sets]) > 0.9
+    assert all(not {"control", "t4"} & set(found) for found in sets)
+
+
+def test_the_best_of_times_is_the_shortest() -> None:
+    (trials,) = runs_of((1.3, 1.3, 1.1, 0.9), 1)
+    ratios = {"control": 1.0, "t1": 1.3, "t2": 1.3, "t3": 1.1, "t4": 0.9}
+    assert best_of(trials, ratios, lower_is_better=True) == ("t4",)
+
+
+def test_holm() -> None:
+    assert adjusted({"a": 0.04, "b": 0.01, "c": 0.03}) == pytest.approx({"b": 0.03, "c": 0.06, "a": 0.06})
+    assert adjusted({"a": 0.9, "b": 0.8}) == {"b": 1.0, "a": 1.0}

@@ -1,0 +1,88 @@
+"""Looking after every round errs no more often than it says, and large effects end soon."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from orchestrator.statistics.drift import PROFILES, standard
+from orchestrator.statistics.inversion import Floats
+from orchestrator.statistics.sequential import largest_wealth, look, sequential_effect
+from orchestrator.statistics.simulate import simulated_runs
+
+ARMS = 3
+
+
+def contrasts_of(profile: str, effect: float, rounds: int, runs: int) -> list[Floats]:
+    found = []
+    setting = standard(profile, ARMS * rounds)
+    for run in simulated_runs(setting, arms=ARMS, rounds=rounds, effects=(effect,), runs=runs, seed=3):
+        coding = np.where(run.arms == 1, 1.0, np.where(run.arms == 0, -1.0, 0.0))
+        found.append((run.y * coding).reshape(rounds, ARMS).sum(axis=1))
+    return found
+
+
+def first_decision(contrasts: Floats) -> int | None:
+    for rounds in range(1, len(contrasts) + 1):
+        if look(contrasts[:rounds], alpha=0.05, margin=0.0).decision == "supported":
+            return rounds
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", PROFILES)
+def test_at_any_look_an_error_is_rare(profile: str) -> None:
+    errors = [largest_wealth(c, np.zeros(1))[0] >= 20 for c in contrasts_of(profile, 1.0, 40, 400)]
+    assert np.mean(errors) <= 0.06
+
+
+def test_a_twofold_effect_is_decided_in_six_rounds_and_never_before_five() -> None:
+    decided = [first_decision(c) for c in contrasts_of("linear", 2.0, 8, 20)]
+    assert all(rounds is not None and 5 <= rounds <= 6 for rounds in decided)
+
+
+def test_a_small_effect_is_decided_in_time() -> None:
+    decided = [first_decision(c) or math.inf for c in contrasts_of("saturating", 1.05, 20, 20)]
+    assert np.median(decided) <= 9
+
+
+def test_equal_arms_are_called_so_in_the_end() -> None:
+    (contrasts,) = contrasts_of("none", 1.0, 60, 1)
+    assert look(contrasts, alpha=0.05, margin=0.03).decision == "no_difference"
+    assert look(contrasts[:4], alpha=0.05, margin=0.03).decision is None
+
+
+@settings(max_examples=30, deadline=None)
+@example(np.array([-0.375, 0.0, -0.25, -0.25, -0.25, -0.25, -0.25, -0.25]))
+@given(arrays(np.float64, st.integers(1, 12), elements=st.floats(-0.5, 0.5)))
+def test_interval_p_value_and_mirror_agree(contrasts: Floats) -> None:
+    effect = sequential_effect(contrasts, alpha=0.05)
+    assert effect.ci_low <= effect.ratio <= effect.ci_high
+    assert (effect.p_value <= 0.05) == (not effect.ci_low <= 1 <= effect.ci_high)
+    mirrored = sequential_effect(-contrasts, alpha=0.05)
+    assert mirrored.p_value == pytest.approx(effect.p_value)
+    assert (mirrored.wins, mirrored.losses) == (effect.losses, effect.wins)
+
+
+@settings(max_examples=30, deadline=None)
+@given(arrays(np.float64, 8, elements=st.floats(-0.5, 0.5)), st.floats(-0.1, 0.1))
+def test_more_rounds_never_take_a_finding_back(contrasts: Floats, effect: float) -> None:
+    wealth = [largest_wealth(contrasts[:rounds], np.array([effect]))[0] for rounds in range(1, 9)]
+    assert wealth == sorted(wealth)
+    assert wealth[0] >= 1.0
+
+
+def test_the_mean_wealth_over_all_signs_is_what_it_began_with() -> None:
+    # A fair game: over all 2**6 ways the coins can fall, betting neither gains nor loses.
+    sizes = np.array([0.03, 0.01, 0.02, 0.05, 0.01, 0.04])
+    ways = 1.0 - 2.0 * (np.arange(2**6)[:, None] >> np.arange(6) & 1)
+    reached = [largest_wealth(signs * sizes, np.zeros(1))[0] >= 10 for signs in ways]
+    assert np.mean(reached) <= 1 / 10
+
+
+def test_no_rounds_are_refused() -> None:
+    with pytest.raises(ValueError, match="no complete round yet"):
+        look(np.array([]), alpha=0.05, margin=0.02)
