@@ -104,6 +104,7 @@ class ServerProcess:
                     start_new_session=True,
                 )
             except OSError as error:
+                self._close_log()
                 raise EngineError(
                     FaultKind.load_failed,
                     f"cannot start {spec.title}: {error}",
@@ -165,8 +166,7 @@ class ServerProcess:
             self._family.signal(number)
             self._reap(grace_s)
         self._popen.poll()
-        if self._own_log is not None:
-            self._own_log.close()
+        self._close_log()
         if survivors := [process.pid for process in self._family.living()]:
             raise EngineError(FaultKind.generation_failed, f"{self.spec.title}: {survivors} survived SIGKILL")
         if strangers := listeners(self.spec.port, among=psutil.process_iter()):
@@ -174,6 +174,10 @@ class ServerProcess:
                 FaultKind.generation_failed,
                 f"{self.spec.title} is gone, but process {strangers[0]} listens on its port {self.spec.port}",
             )
+
+    def _close_log(self) -> None:
+        if self._own_log is not None:
+            self._own_log.close()
 
     def _reap(self, grace_s: float) -> None:
         deadline = time.monotonic() + grace_s

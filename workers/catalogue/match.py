@@ -161,7 +161,7 @@ def _match_log(sign: Sign, lines: Sequence[str]) -> Match | None:
 
 def _from(line: str, matched: re.Match[str]) -> str:
     """The line from the sign on, without the log's own dates and levels."""
-    return line[matched.start() :].strip()[:_SHOWN]
+    return line[matched.start() :].strip().rstrip(":")[:_SHOWN]
 
 
 def _match_body(sign: Sign, before: Any, body: Any, model: str) -> Match | None:
@@ -249,7 +249,9 @@ def _absent(mechanism: str, preset: Preset, seen: Seen) -> Evidence:
     if always and readable:
         text = f"{preset.title} always says when it uses {mechanism}, and did not"
         return _evidence(mechanism, preset, engaged=False, useful=False, text=text)
-    text = f"no sign of {mechanism} on this request, and {preset.title} does not always give one"
+    signs = [sign for sign in preset.signs if sign.meaning == "engaged" and sign.mechanism in (mechanism, ANY)]
+    habit = "does not always give one" if signs else "gives none: design.evidence=record measures it all the same"
+    text = f"no sign of {mechanism} on this request, and {preset.title} {habit}"
     if always:
         text = f"nothing to read the signs of {preset.title} from: set engine.log_file or engine.log_command"
     return _evidence(mechanism, preset, engaged=None, useful=None, text=text)

@@ -1,0 +1,213 @@
+"""A launched server: its log, its port, and its end, whoever dies first."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from orchestrator.plan import Deadlines
+from tests.workers import tiny
+from workers.errors import EngineError, FaultKind, WorkerFault
+from workers.journal import read_journal
+from workers.process import WorkerProcess, WorkerSpec
+from workers.protocol import Generate, Load, encode
+from workers.server_process import (
+    ServerLog,
+    ServerProcess,
+    ServerSpec,
+    free_port,
+    listeners,
+    path_of_descriptor,
+    port_is_open,
+)
+
+DEADLINES = Deadlines(load_s=60, first_token_s=60, inter_token_s=60, total_s=60, teardown_s=20)
+SCRIPT = Path(__file__).with_name("scripted_server.py")
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 15.0) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def http_server(port: int) -> ServerSpec:
+    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
+    return ServerSpec(title="the server", command=command, port=port)
+
+
+# ---- the log ----
+
+
+def test_lines_belong_to_the_request_during_which_they_were_printed(tmp_path: Path) -> None:
+    log = ServerLog(tmp_path / "log")
+    assert (log.mark(), log.lines_since(0), log.tail()) == (0, [], "")
+    log.path.write_bytes(b"of the load\n")
+    mark = log.mark()
+    with log.path.open("ab") as file:
+        file.write(b"one\ntwo \xff\nhalf a li")
+    assert [line.strip() for line in log.lines_since(mark)] == ["one", "two \ufffd"]
+    with log.path.open("ab") as file:
+        file.write(b"ne\n")
+    assert len(log.lines_since(mark)) == 3
+    log.path.write_bytes(b"anew\n")  # truncated: all of it is newer than the mark
+    assert log.lines_since(mark) == ["anew\n"]
+    assert log.tail() == "anew"
+
+
+def test_a_descriptor_that_writes_to_a_file_tells_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        assert path_of_descriptor(file.fileno()) == path
+        path.unlink()
+        assert path_of_descriptor(file.fileno()) is None
+    read, write = os.pipe()
+    assert path_of_descriptor(write) is None
+    os.close(read)
+    os.close(write)
+
+
+# ---- the port ----
+
+
+def test_the_one_that_listens_is_the_one_that_was_launched() -> None:
+    port = free_port()
+    server = ServerProcess(http_server(port))
+    try:
+        assert until(server.listens)
+        assert server.require_listener() == server.pid
+        assert listeners(port, among=[psutil.Process()]) == []
+    finally:
+        server.stop()
+    assert not port_is_open(port)
+    server.stop()
+
+
+def test_somebody_else_on_the_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        spec = ServerSpec(title="the server", command=[sys.executable, "-c", "import time; time.sleep(60)"], port=port)
+        server = ServerProcess(spec)
+        try:
+            with pytest.raises(EngineError, match=f"is answered by process {os.getpid()} "):
+                server.require_listener()
+        finally:
+            with pytest.raises(EngineError, match=f"process {os.getpid()} listens on its port"):
+                server.stop()
+
+
+def test_nobody_on_the_port_is_told() -> None:
+    server = ServerProcess(
+        ServerSpec(title="the server", command=[sys.executable, "-c", "import time; time.sleep(60)"], port=free_port())
+    )
+    try:
+        with pytest.raises(EngineError, match="no process of it listens"):
+            server.require_listener()
+    finally:
+        server.stop()
+
+
+def test_what_cannot_be_started_is_an_error_of_the_load() -> None:
+    with pytest.raises(EngineError, match="cannot start the server") as failed:
+        ServerProcess(ServerSpec(title="the server", command=["/no/such/program"], port=1))
+    assert failed.value.kind is FaultKind.load_failed
+
+
+def test_its_end_is_told_with_its_last_words() -> None:
+    command = [sys.executable, "-c", "import sys; print('[metal::malloc] no room'); sys.exit(7)"]
+    server = ServerProcess(ServerSpec(title="the server", command=command, port=1))
+    assert until(lambda: server._popen.poll() is not None)  # noqa: SLF001 - there is nothing else to wait for
+    with pytest.raises(EngineError, match=r"exit status 7.*no room") as failed:
+        server.require_alive()
+    assert failed.value.kind is FaultKind.out_of_memory
+    server.stop()
+
+
+# ---- whoever dies first ----
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
+    checkpoint = tiny.build(tmp_path_factory.mktemp("target") / "tiny")
+    settings: dict[str, Any] = {"command": f"{sys.executable} {SCRIPT} good", "ready_s": 20.0}
+    return Load(
+        target="workers.engines.omlx_dflash.OmlxDflash",
+        settings=settings,
+        checkpoint=checkpoint,
+        draft=checkpoint,
+        sampling={"name": "greedy"},
+    )
+
+
+def spec(folder: Path) -> WorkerSpec:
+    return WorkerSpec(run_id="r", arm="a", log_path=folder / "a.log", journal_path=folder / "workers.jsonl")
+
+
+ASK = Generate(request_id="1", turns=[[{"role": "user", "content": "hello"}]], max_tokens=8, seed=0)
+
+
+def server_of(worker: WorkerProcess) -> psutil.Process:
+    assert worker.pid is not None
+    (server,) = psutil.Process(worker.pid).children()
+    return server
+
+
+def test_the_servers_words_are_in_the_runs_log_and_it_is_in_the_journal(load: Load, tmp_path: Path) -> None:
+    with WorkerProcess(spec(tmp_path)) as worker:
+        worker.load(load, DEADLINES)
+        server = server_of(worker)
+        (answer,) = worker.generate(ASK, DEADLINES)
+        assert answer.evidence[0].engaged is True
+        assert answer.tokens == 8
+        assert answer.first_visible_us is not None
+        assert "DFlashEngine loaded" in (tmp_path / "a.log").read_text()
+        assert server.pid in {entry.pid for entry in read_journal(tmp_path / "workers.jsonl")}
+        report = worker.stop(10.0)
+    assert (report.returncode, report.signals, report.survivors) == (0, (), ())
+    assert not server.is_running()
+    assert read_journal(tmp_path / "workers.jsonl") == []
+
+
+def test_a_killed_worker_takes_its_server_with_it(load: Load, tmp_path: Path) -> None:
+    worker = WorkerProcess(spec(tmp_path))
+    worker.load(load, DEADLINES)
+    server = server_of(worker)
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(WorkerFault):
+        worker.generate(ASK, DEADLINES)
+    assert until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_killed_run_takes_worker_and_server_with_it(load: Load, tmp_path: Path) -> None:
+    """The worker's channel ends with the run; then it stops its server and ends."""
+    code = f"""
+import os, time
+from pathlib import Path
+from tests.workers.test_server_process import DEADLINES, spec
+from workers.process import WorkerProcess
+from workers.protocol import decode
+worker = WorkerProcess(spec(Path({str(tmp_path)!r})))
+worker.load(decode({encode(load)!r}), DEADLINES)
+print(worker.pid, flush=True)
+time.sleep(60)
+"""
+    root = Path(__file__).parent.parent.parent
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=root) as run:
+        assert run.stdout is not None
+        worker = psutil.Process(int(run.stdout.readline()))
+        (server,) = worker.children()
+        run.kill()
+    assert until(lambda: not server.is_running())
+    assert until(lambda: not worker.is_running())
