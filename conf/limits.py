@@ -109,6 +109,7 @@ RULES: dict[type[Any], dict[str, Rule]] = {
         "draft_bits": one_of(4, 8),
         "draft_group_size": one_of(32, 64, 128),
     },
+    schema.MtpConfig: {"depth": within(1, 16)},
     schema.SimulatedConfig: {
         "effect": above(0),
         "decode_tps": above(0),

@@ -278,6 +278,14 @@ class DflashConfig(EngineConfig):
 
 
 @dataclass
+class MtpConfig(EngineConfig):
+    """Multi-token prediction with the model's own heads (mtplx)."""
+
+    depth: int = 1  # tokens proposed a step: one fewer than the verify width
+    copy_drafts: bool = False  # let the package copy from the context instead of drafting; counted apart
+
+
+@dataclass
 class SimulatedConfig(EngineConfig):
     """No model at all: a fake clock, a drift profile and known true effects. Marked simulated everywhere."""
 
@@ -438,7 +446,7 @@ class ClaimConfig:
 
     name: str = MISSING
     statement: str = MISSING
-    factors: list[str] = field(default_factory=list)  # what differs between the two sides: see orchestrator.claims
+    factors: list[str] = field(default_factory=list)  # what differs between the two sides: see orchestrator.statistics.claims
     metric: Metric = Metric.end_to_end_tps
     low: float | None = None  # of the ratio; null: no lower bound was given
     high: float | None = None

@@ -35,6 +35,7 @@ ENGINE_SCHEMAS: dict[str, type[schema.EngineConfig]] = {
     "workers.engines.openai_http.OpenaiHttp": schema.OpenaiHttpConfig,
     "workers.engines.prompt_lookup.PromptLookup": schema.PromptLookupConfig,
     "workers.engines.dflash.Dflash": schema.DflashConfig,
+    "workers.engines.mtp.Mtp": schema.MtpConfig,
     "workers.engines.simulated.Simulated": schema.SimulatedConfig,
 }
 

@@ -11,6 +11,11 @@ import pytest
 from orchestrator.errors import InputError
 from orchestrator.plan import Deadlines
 from tests.orchestrator.composing import plan_of
+from tests.workers import tiny_drafts
+from tests.workers.answering import answering, check
+from tests.workers.engine_contract import converse
+from tests.workers.environments import elsewhere
+from workers.engines.mlx_lm import MlxLm
 from workers.errors import FaultKind, WorkerFault
 from workers.process import WorkerProcess, WorkerSpec
 from workers.protocol import Generate, Load
@@ -18,6 +23,7 @@ from workers.surroundings import installed, versions
 
 DEADLINES = Deadlines(load_s=60, first_token_s=60, inter_token_s=60, total_s=60, teardown_s=10)
 SIMULATED = "workers.engines.simulated.Simulated"
+DFLASH = "workers.engines.dflash.Dflash"
 MLX_LM = "workers.engines.mlx_lm.MlxLm"
 TURNS = [[{"role": "user", "content": "one"}]]
 
@@ -116,6 +122,72 @@ def test_versions_name_what_is_installed_and_what_is_not() -> None:
     here = versions()
     assert here["mlx-lm"]
     assert here["omlx"] is None
+
+
+# z-lab's dflash, whose pins exclude this environment's versions.
+
+
+@pytest.fixture(scope="module")
+def other() -> Path:
+    return elsewhere()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    folder = tmp_path_factory.mktemp("models")
+    return {
+        "target": tiny_drafts.build_target(folder / "target"),
+        "hybrid": tiny_drafts.build_hybrid(folder / "hybrid"),
+        "v1": tiny_drafts.build_draft(folder / "v1"),
+        "v2": tiny_drafts.build_draft(folder / "v2", version=2),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "draft"), [("target", "v1"), ("target", "v2"), ("hybrid", "v1")])
+def test_dflash_of_z_lab_runs_there(
+    other: Path, models: dict[str, dict[str, object]], tmp_path: Path, target: str, draft: str
+) -> None:
+    """The tokens are those of plain decoding here, with another mlx-lm."""
+    plain = MlxLm(settings={}, checkpoint=models[target], draft=None, sampling={"name": "greedy"})
+    plain.load()
+    wanted = [each.result for each in converse(plain, "one", "two", max_tokens=19)]
+    settings = {"backend": "dflash", "block_size": 4}
+    with answering(
+        other, DFLASH, folder=tmp_path, checkpoint=models[target], draft=models[draft], settings=settings
+    ) as worker:
+        found = worker.ask("one", "two", max_tokens=19)
+        (single,) = worker.ask("one", max_tokens=1)
+    assert worker.loaded.engine_version == "dflash 0.1.0"
+    assert worker.process.hello is not None
+    assert worker.process.hello.versions["mlx-lm"] == "0.31.3" != installed("mlx-lm")
+    for answer, expected in zip(found, wanted, strict=True):
+        check(answer, max_tokens=19)
+        assert answer.token_ids == list(expected.token_ids)
+        assert answer.text == expected.text
+        assert answer.evidence[0].engaged
+    assert single.evidence[0].engaged is False
+
+
+@pytest.mark.slow
+def test_an_older_mlx_lm_runs_the_plain_engine_there(
+    other: Path, models: dict[str, dict[str, object]], tmp_path: Path
+) -> None:
+    with answering(other, MLX_LM, folder=tmp_path, checkpoint=models["target"]) as worker:
+        (answer,) = worker.ask("one")
+    assert worker.loaded.engine_version == "0.31.3"
+    assert answer.evidence[0].engaged is False
+
+
+@pytest.mark.slow
+def test_a_package_that_is_missing_there_is_named_with_its_command(
+    other: Path, models: dict[str, dict[str, object]], tmp_path: Path
+) -> None:
+    with (
+        pytest.raises(WorkerFault, match=r"engine prompt_lookup needs mlx-dspark, which .*; run: .* mlx-dspark"),
+        answering(other, "workers.engines.prompt_lookup.PromptLookup", folder=tmp_path, checkpoint=models["target"]),
+    ):
+        pass
 
 
 # The environment variables of a worker.

@@ -19,7 +19,7 @@ HEADS, KV_HEADS, HEAD_DIM = 4, 2, 16
 BLOCK = 8  # that the drafts were "trained" with
 TAPPED = [0, 1, 2]  # target layers whose output the draft sees
 EOS_ID = 2
-_ADDS = ("o_proj.weight", "down_proj.weight")  # what a layer adds to the residual stream
+_ADDS = ("o_proj.weight", "out_proj.weight", "down_proj.weight")  # what a layer adds to the residual stream
 _V2_ADDS = ("codebook", "hidden_projection.weight", "kernel_projection.weight")
 
 
@@ -58,8 +58,13 @@ def build_target(folder: Path, *, seed: int = 0, echoes: bool = False) -> dict[s
     return checkpoint_at(folder)
 
 
-def build_hybrid(folder: Path, *, seed: int = 0) -> dict[str, Any]:
-    """A Qwen3.5 of four layers, three of them recurrent."""
+def build_hybrid(folder: Path, *, seed: int = 0, heads: bool = False, echoes: bool = False) -> dict[str, Any]:
+    """A Qwen3.5 of four layers, three of them recurrent.
+
+    Args:
+        heads: with a layer for multi-token prediction, in a file of its own.
+        echoes: it repeats the prompt's last token, and so do its heads.
+    """
     from mlx_lm.models import qwen3_5
 
     text = shape("qwen3_5_text") | {
@@ -83,10 +88,36 @@ def build_hybrid(folder: Path, *, seed: int = 0) -> dict[str, Any]:
     mx.random.seed(seed)
     model = qwen3_5.Model(qwen3_5.ModelArgs.from_dict(config))
     weights = dict(tree_flatten(model.parameters()))
-    weights = {name: value * 0.5 if "embed_tokens" in name else value for name, value in weights.items()}
+    weights = {
+        name: mx.random.normal(value.shape) * 0.5 if "embed_tokens" in name else value
+        for name, value in weights.items()
+    }
+    if echoes:
+        weights = _silenced(weights, _ADDS)
+    if heads:
+        text["mtp_num_hidden_layers"] = 1
+        config["mlx_lm_extra_tensors"] = {"mtp_file": "mtp.safetensors"}
     _save(folder, weights, config)
+    if heads:
+        mx.save_safetensors(str(folder / "mtp.safetensors"), _heads(echoes=echoes), metadata={"format": "mlx"})
     write_tokenizer(folder, vocab_size=VOCAB)
     return checkpoint_at(folder)
+
+
+def _heads(*, echoes: bool) -> dict[str, Any]:
+    """A layer for multi-token prediction: from the last token's embedding and the model's state to the next token."""
+    weights = _block("mtp.layers.0.")
+    weights["mtp.layers.0.self_attn.q_proj.weight"] = _matrix(2 * HEADS * HEAD_DIM, HIDDEN)  # with a gate
+    mixing = _matrix(HIDDEN, 2 * HIDDEN)
+    if echoes:
+        weights = _silenced(weights, _ADDS)
+        mixing = mx.concatenate([mx.eye(HIDDEN), mx.zeros((HIDDEN, HIDDEN))], axis=1)
+    return weights | {
+        "mtp.fc.weight": mixing,
+        "mtp.norm.weight": mx.ones(HIDDEN),
+        "mtp.pre_fc_norm_embedding.weight": mx.ones(HIDDEN),
+        "mtp.pre_fc_norm_hidden.weight": mx.ones(HIDDEN),
+    }
 
 
 def build_draft(

@@ -8,9 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.engines.base import LoadInfo, parse_settings
-from workers.engines.dflash_backends import BACKENDS, COPY, DRAFT, Backend, Wanted
+from workers.engines.dflash_backends import BACKENDS, Backend, Wanted
 from workers.engines.mlx_loading import LoadedModel, draft_folder
-from workers.engines.speculative import Answer, Committed, SpeculativeEngine, Turn, counts, require_setting
+from workers.engines.speculative import (
+    DRAFT,
+    Answer,
+    Committed,
+    SpeculativeEngine,
+    Turn,
+    copy_evidence,
+    counts,
+    require_setting,
+)
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
 from workers.stopwatch import Tick
@@ -121,23 +130,4 @@ class Dflash(SpeculativeEngine):
             drafted=drafted,
             accepted=accepted,
         )
-        return [dflash, *self._copy_evidence(done)]
-
-    def _copy_evidence(self, done: Committed) -> Sequence[Evidence]:
-        """What the package copied from the context instead of drafting is told apart: it is no acceptance of the
-        draft."""
-        if not self._own.copy_drafts:
-            return []
-        steps, drafted, accepted = counts(done, COPY)
-        return [
-            Evidence(
-                mechanism="copy_drafts",
-                requested=False,
-                engaged=None if steps else False,  # allowed, not asked for: no judgement hangs on it
-                useful=accepted > 0,
-                source=f"{self._own.backend} {self._backend.SIGN}",
-                text=f"{accepted} of {drafted} copied tokens accepted in {steps} verify steps",
-                drafted=drafted,
-                accepted=accepted,
-            )
-        ]
+        return [dflash, copy_evidence(done, source=dflash.source)] if self._own.copy_drafts else [dflash]

@@ -20,13 +20,12 @@ from workers.checkpoints import resolve
 from workers.engines.dspark import Rounds, TickingTokenizer, read_nothing, sampling_arguments
 from workers.engines.mlx_common import Sampling
 from workers.engines.mlx_loading import LoadedModel, load_model, obtain_folder
-from workers.engines.speculative import Answer, Round
+from workers.engines.speculative import COPY, DRAFT, Answer, Round
 from workers.errors import EngineError, FaultKind
 from workers.model_files import read_header, read_json, tensor_table, weight_files
 from workers.stopwatch import Tick
 from workers.surroundings import installed
 
-DRAFT, COPY = "draft", "copy"  # what proposed a step's tokens
 # How the packages and MLX say that weights and model do not fit, and how many.
 _UNKNOWN = re.compile(r"Received (\d+) parameters not in model|unexpected in checkpoint \((\d+)\)")
 _LACKING = re.compile(r"Missing (\d+) parameters|missing in checkpoint \((\d+)\)")

@@ -18,6 +18,7 @@ from workers.protocol import Evidence
 from workers.stopwatch import Tick
 
 Step = tuple[int, int, int]  # drafted, accepted, committed
+DRAFT, COPY = "draft", "copy"  # what proposed a step's tokens: the mechanism, or the context that was copied from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class Round:
 
     drafted: int
     accepted: int  # proposals, the target's own token excluded
-    source: str = "draft"  # what proposed: the draft, or an extra of the package
+    source: str = DRAFT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +249,24 @@ def counts(done: Committed, *sources: str) -> tuple[int, int, int]:
     """Steps, proposed and accepted tokens of the steps that these sources proposed."""
     chosen = [step for step, source in zip(done.steps, done.sources, strict=True) if source in sources]
     return len(chosen), sum(step[0] for step in chosen), sum(step[1] for step in chosen)
+
+
+def copy_evidence(done: Committed, *, source: str) -> Evidence:
+    """What a package copied from the context instead of drafting, told apart: it is no acceptance of the draft.
+
+    It was allowed, not asked for: whether it ran decides nothing.
+    """
+    steps, drafted, accepted = counts(done, COPY)
+    return Evidence(
+        mechanism="copy_drafts",
+        requested=False,
+        engaged=None if steps else False,
+        useful=accepted > 0,
+        source=source,
+        text=f"{accepted} of {drafted} copied tokens accepted in {steps} verify steps",
+        drafted=drafted,
+        accepted=accepted,
+    )
 
 
 def require_setting(problems: Mapping[str, bool], *, engine: str, remedy: str = "") -> None:
