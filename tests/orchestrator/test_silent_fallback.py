@@ -27,6 +27,7 @@ from .plans import SAMPLING, plan, prompt
 
 SERVER = Path(__file__).parent.parent / "workers" / "scripted_server.py"
 SECONDS = 30  # on a busy machine; a few on an idle one
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,12 @@
 
 import contextlib
 import json
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -323,6 +325,14 @@ def test_an_address_that_is_none_or_holds_a_password_is_refused(url: str) -> Non
         checked_url(url)
     assert refused.value.kind is FaultKind.unsupported_setting
     assert "pass@" not in str(refused.value)
+
+
+def test_one_module_imports_the_http_package() -> None:
+    workers = Path(__file__).parent.parent.parent / "workers"
+    importing = [
+        path.name for path in workers.rglob("*.py") if re.search(r"(?m)^\s*(import|from) httpx", path.read_text())
+    ]
+    assert importing == ["client.py"]
 
 
 # ---- pure parts ----

@@ -190,6 +190,7 @@ def test_a_killed_worker_takes_its_server_with_it(load: Load, tmp_path: Path) ->
     assert until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
 
 
+@pytest.mark.slow
 def test_a_killed_run_takes_worker_and_server_with_it(load: Load, tmp_path: Path) -> None:
     """The worker's channel ends with the run; then it stops its server and ends."""
     code = f"""
