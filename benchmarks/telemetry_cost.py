@@ -26,7 +26,7 @@ from workers.protocol import Generate, Load
 from workers.sampling import Sampler
 
 BOUND = 0.005
-TOKENS = 48
+TOKENS = 24
 
 
 def loop_tps(seconds: float) -> float:
@@ -98,13 +98,12 @@ def rounds(count: int, measure: Callable[[], float], interval_s: float) -> tuple
         order = ["on", "off"]
         draw.shuffle(order)
         for position, arm in enumerate(order):
-            started = time.monotonic()
-            if arm == "off":
-                rows.append({"round": index, "position": position, "arm": arm, "value": measure()})
-                continue
+            # Both begin alike, with a sampler that has started; only one keeps it.
             with Sampler(interval_s=interval_s) as sampler:
-                while len(sampler.since(0)) < 2:  # its start is not what a trial sees
+                while len(sampler.since(0)) < 2:
                     time.sleep(0.05)
+                if arm == "off":
+                    sampler.stop()
                 started = time.monotonic()
                 rows.append({"round": index, "position": position, "arm": arm, "value": measure()})
                 cost = [sample.cpu_s for sample in sampler.since(started) if sample.cpu_s is not None]

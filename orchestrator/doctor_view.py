@@ -5,6 +5,7 @@ from rich.text import Text
 
 from orchestrator.doctor import Diagnosis, leftover_lines
 from orchestrator.terminal import table
+from workers.bandwidth import published_gb_per_s
 from workers.telemetry import Reading
 
 _BYTES = "_bytes"
@@ -40,6 +41,7 @@ def _print_machine(found: Diagnosis, out: Console) -> None:
         "chip": host.chip or _why(host.missing, "chip"),
         "cores": f"{host.cpu_count or '?'} logical; GPU: {host.gpu_cores or _why(host.missing, 'gpu_cores')}",
         "memory": f"{_size(host.memory_bytes)}, of which a run may count on {_size(found.memory_budget_bytes)}",
+        "bandwidth": _bandwidth(found),
         "MLX": device.get("error") or f"{device.get('device')}, Metal {'yes' if device.get('metal') else 'no'}",
         "kept awake": found.awake.tool or f"no: {found.awake.reason}",
         "database": f"{found.database}; {_size(found.disk_free_bytes)} free",
@@ -74,6 +76,11 @@ def _print_gate(found: Diagnosis, out: Console) -> None:
         state = "waits" if finding.problem else "passes unread" if finding.unreadable else "holds"
         shown.add_row(finding.name, state, finding.problem or finding.unreadable or "")
     out.print(shown)
+
+
+def _bandwidth(found: Diagnosis) -> str:
+    speed, source = published_gb_per_s(found.host.chip, found.host.gpu_cores)
+    return f"unknown ({source})" if speed is None else f"{speed:g} GB/s ({source})"
 
 
 def _value(reading: Reading) -> str:

@@ -24,6 +24,7 @@ from orchestrator.preparation import ArmWeights
 from orchestrator.progress import StoredTrial
 from orchestrator.residency import is_simulated
 from orchestrator.schedule import ORDER_DISTRIBUTION, ScheduledTrial
+from workers.bandwidth import published_gb_per_s
 from workers.checkpoints import CheckpointInfo
 from workers.host import HostFacts, Lease, holds
 from workers.protocol import Generation, Hello, Loaded
@@ -385,11 +386,16 @@ def _host(session: Session, host: HostFacts) -> models.Host:
             chip=host.chip,
             cpu_count=host.cpu_count,
             memory_bytes=host.memory_bytes,
-            detail={"os": host.os, "os_build": host.os_build, "missing": dict(host.missing)},
+            detail=_bandwidth(host) | {"os": host.os, "os_build": host.os_build, "missing": dict(host.missing)},
         )
         session.add(row)
         session.flush()
     return row
+
+
+def _bandwidth(host: HostFacts) -> dict[str, Any]:
+    found, source = published_gb_per_s(host.chip, host.gpu_cores)
+    return {"bandwidth_gb_per_s": found, "bandwidth_source": source, "gpu_cores": host.gpu_cores}
 
 
 def _environment(session: Session, hello: Hello, host: HostFacts) -> models.Environment:

@@ -129,6 +129,7 @@ FIELDS: dict[str, tuple[str, FieldReader]] = {
     "cpu_mhz": ("scaling_cur_freq", _frequency("scaling_cur_freq")),
     "cpu_mhz_max": ("scaling_max_freq", _frequency("scaling_max_freq")),
     "swap_used_bytes": ("/proc/meminfo", read_swap_used),
+    "wired_bytes": ("/proc/meminfo", lambda system: _meminfo(system, "Mlocked")),
     "tree_memory_bytes": ("rss", lambda system: float(own_rss_bytes(system.root_pid))),
     "priority": ("getpriority", lambda _system: float(os.getpriority(os.PRIO_PROCESS, 0))),
 }

@@ -83,6 +83,15 @@ def parse_vm_pressure(text: str) -> tuple[float, str]:
     return float(level), VM_PRESSURES[level]
 
 
+def parse_wired(text: str) -> float:
+    """Bytes wired down, from `vm_stat`, which counts pages and names their size in its first line."""
+    page = re.search(r"page size of (\d+) bytes", text)
+    pages = re.search(r"^Pages wired down:\s*(\d+)", text, flags=re.MULTILINE)
+    if page is None or pages is None:
+        raise Unreadable("vm_stat names no wired pages")
+    return float(int(page[1]) * int(pages[1]))
+
+
 def parse_wired_limit(text: str) -> float:
     """Bytes that the GPU may wire, from `sysctl iogpu.wired_limit_mb`; 0 there means the system's own default."""
     mib = _whole(parse_sysctl(text), "iogpu.wired_limit_mb")
@@ -186,6 +195,7 @@ FIELDS: dict[str, tuple[str, FieldReader]] = {
     "power_mode": ("pmset -g", _parsed(parse_power_mode, "pmset", "-g")),
     "gpu_utilization_percent": ("ioreg IOAccelerator", _accelerator("Device Utilization %")),
     "gpu_memory_bytes": ("ioreg IOAccelerator", _accelerator("In use system memory")),
+    "wired_bytes": ("vm_stat", _parsed(parse_wired, "vm_stat")),
     "wired_limit_bytes": ("sysctl", _parsed(parse_wired_limit, "sysctl", "iogpu.wired_limit_mb")),
     "vm_pressure": ("sysctl", _parsed(parse_vm_pressure, "sysctl", "kern.memorystatus_vm_pressure_level")),
     "swap_used_bytes": ("sysctl", _parsed(parse_swap_used, "sysctl", "vm.swapusage")),

@@ -75,6 +75,7 @@ def test_no_recording_is_left_out() -> None:
         macos.parse_power_mode,
         macos.parse_speed_limit,
         macos.parse_vm_pressure,
+        macos.parse_wired,
         macos.parse_wired_limit,
         macos.parse_swap_used,
         macos.parse_backup_running,
@@ -91,6 +92,12 @@ def test_what_says_nothing_is_never_zero(parse: Callable[[str], Any], text: str)
 def test_a_limit_of_zero_is_the_systems_default_and_not_zero() -> None:
     with pytest.raises(Unreadable, match="the system's default"):
         macos.parse_wired_limit("iogpu.wired_limit_mb: 0\n")
+
+
+def test_wired_pages_are_bytes_by_the_size_that_vm_stat_names() -> None:
+    # The layout of vm_stat, with made-up counts.
+    text = "Mach Virtual Memory Statistics: (page size of 16384 bytes)\nPages free:  1000.\nPages wired down:   250.\n"
+    assert macos.parse_wired(text) == 250 * 16384.0
 
 
 def test_gpu_time_is_summed_over_the_clients_of_a_process() -> None:
