@@ -14,7 +14,7 @@ Definitions (n tokens with stamps t_1 .. t_n since the request's start):
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from workers.protocol import Generation
 
@@ -22,6 +22,8 @@ from workers.protocol import Generation
 ENGINE_GAP_LIMIT = 0.02
 # A server's rate has a definition of its own, and its tokens come in chunks; 486 against 100 tok/s was seen.
 SERVER_GAP_LIMIT = 0.15
+# A server's tokens this close together, as a share of the mean gap, were made before and sent in one burst.
+BURST_GAP_SHARE = 0.1
 # A later turn this much faster than its prompt could be processed, while the counter says nothing was cached.
 CACHE_CONTRADICTION_FACTOR = 3.0
 
@@ -107,14 +109,21 @@ def _speculation_counts(generation: Generation) -> tuple[int | None, int | None,
 def first_pass_tokens(generation: Generation) -> int:
     """Tokens that the pass which yielded the first token committed: 1 unless that pass was a verify step.
 
-    Of a server's chunk it is not known how many passes it took; the tokens that came with the first one are left out.
+    Of what a server sends at once it is not known how many passes it took; all that came with the first are left out.
     """
     steps = generation.steps
     if steps and sum(step[2] for step in steps) == generation.tokens:
         return steps[0][2]
-    if generation.stamps_of == "chunk" and generation.stamps_us:
-        return generation.stamps_us.count(generation.stamps_us[0])
-    return 1
+    return _first_burst(generation.stamps_us) if generation.stamps_of == "chunk" else 1
+
+
+def _first_burst(stamps_us: list[int]) -> int:
+    """Tokens that came with the first: in its chunk, or in chunks after gaps far below the mean."""
+    if len(stamps_us) < 2:
+        return len(stamps_us)
+    limit_us = BURST_GAP_SHARE * (stamps_us[-1] - stamps_us[0]) / (len(stamps_us) - 1)
+    gaps = (later - earlier for earlier, later in pairwise(stamps_us))
+    return 1 + sum(1 for _ in takewhile(lambda gap: gap <= limit_us, gaps))
 
 
 def _decode_tps(generation: Generation, stamps_s: list[float]) -> float | None:

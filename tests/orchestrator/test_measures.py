@@ -99,6 +99,15 @@ def test_tokens_of_a_first_chunk_are_not_free_speed() -> None:
     assert measure(record).end_to_end_tps == pytest.approx(4 / 2.5)
 
 
+def test_tokens_of_a_first_burst_are_not_free_speed_either() -> None:
+    """A server that is late with its first token sends those made meanwhile along, each in a chunk of its own."""
+    stamps_us = [1_000_000, 1_000_040, 1_000_080, 2_000_000, 3_000_000]
+    record = generation(token_ids=[], completion_tokens=5, stamps_of="chunk", stamps_us=stamps_us)
+    assert measure(record).decode_tps == pytest.approx(2 / 2.0)
+    even = generation(token_ids=[], completion_tokens=4, stamps_of="chunk")
+    assert measure(even).decode_tps == pytest.approx(3 / 1.5)
+
+
 def test_a_fast_turn_with_a_zero_cache_counter_is_flagged() -> None:
     first = generation()
     later = generation(turn=1, prompt_tokens=100, stamps_us=[1_000_000, 1_100_000, 1_200_000, 1_300_000])
