@@ -1,6 +1,7 @@
 """oMLX over a scripted server: a real process that renames itself, with oMLX's files, log, counters and faults."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ import psutil
 import pytest
 
 from orchestrator.evidence import judge
-from tests.workers import tiny
+from tests.workers import tiny, tiny_drafts
 from tests.workers.engine_contract import FIRST, EngineCase, EngineContract, converse, engine_case
 from workers.engines.omlx import Omlx
 from workers.engines.omlx_dflash import OmlxDflash
@@ -234,3 +235,35 @@ def test_wrong_settings_are_refused_in_one_line(make: Any) -> None:
         assert refused.value.kind is FaultKind.unsupported_setting
     with pytest.raises(EngineError, match=r"attach needs engine\.model"):
         make(Omlx, "good", attach="http://127.0.0.1:1").load()
+
+
+REAL = "INTERLACE_TEST_OMLX"  # the program `omlx` of an environment with flyto-mlx and mlx[cpu]: about 3 GB to install
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(REAL not in os.environ, reason=f"heavy, by choice: {REAL}=/path/to/omlx of flyto-mlx")
+def test_a_real_relative_of_omlx_decodes_plainly_and_its_dflash_falls_back(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """flyto-mlx cannot load the dflash-mlx that is published, and answers all the same."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    target = tiny_drafts.build_target(tmp_path / "target")
+    draft = tiny_drafts.build_draft(tmp_path / "draft")
+    settings = {"command": os.environ[REAL], "ready_s": 120.0}
+    plain = Omlx(settings=settings, checkpoint=target, draft=None, sampling=GREEDY)
+    info = plain.load()
+    try:
+        assert info.engine_version is not None
+        (only,) = ask(plain)
+        assert only.result.tokens == 12
+        assert judge(only.result.evidence).fault is None
+    finally:
+        plain.close()
+    fast = OmlxDflash(settings=settings, checkpoint=target, draft=draft, sampling=GREEDY)
+    fast.load()
+    try:
+        (only,) = ask(fast)
+        assert only.result.tokens == 12
+        assert str(judge(only.result.evidence).fault).startswith("not_engaged: DFlash start failed for target: ")
+    finally:
+        fast.close()

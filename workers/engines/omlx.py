@@ -8,6 +8,7 @@ import json
 import re
 import secrets
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,13 @@ from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.server_common import key_from
-from workers.engines.server_launch import LaunchedEngine, Widths, served_folder
+from workers.engines.server_launch import LaunchedEngine, Widths, installed_versions, served_folder
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
 from workers.http.client import Client, Timeouts
 from workers.server_process import ServerSpec
 
+_DISTRIBUTIONS = ("omlx", "flyto-mlx")
 _BURST_MODES = ("off", "light", "balanced", "aggressive")
 
 
@@ -79,6 +81,7 @@ class Omlx(LaunchedEngine):
 
     def _command(self, port: int, folder: Path) -> ServerSpec:
         own = self._settings()
+        self.server_version = _version(shlex.split(own.command)[0])
         target, _ = served_folder(self.checkpoint, folder)
         self._use_tokenizer(target)
         models = folder / "models"
@@ -115,10 +118,27 @@ class Omlx(LaunchedEngine):
 
     def _after_ready(self, first: Answer) -> Sequence[str]:
         """Log in for the counters. Without them the log alone is evidence."""
+        notes = [] if self.server_version is None else [f"server: {self.server_version}"]
+        return [*notes, *self._log_in()]
+
+    def _log_in(self) -> Sequence[str]:
         if self._key is None:
             return ["no key: the counters of /admin/api/stats cannot be read"]
         status = self._connected().post("/admin/api/login", {"api_key": self._key}).status_code
         return [] if status == 200 else [f"no login for the counters of /admin/api/stats: HTTP {status}"]
+
+
+def _version(program: str) -> str | None:
+    """What is installed beside a program whose first line names a Python; None: it cannot be told."""
+    found = shutil.which(program)
+    if found is None:
+        return None
+    with Path(found).open("rb") as script:
+        first = script.readline(4096).decode(errors="replace")
+    if not first.startswith("#!") or "python" not in first:
+        return None
+    versions = installed_versions(first[2:].split()[0], *_DISTRIBUTIONS)
+    return next((f"{name} {version}" for name, version in versions.items() if version is not None), None)
 
 
 def _write(path: Path, body: Mapping[str, Any]) -> None:
