@@ -13,6 +13,7 @@ from sqlalchemy import select
 from db import models
 from db.frames import trials
 from db.session import open_database, reading
+from orchestrator.commands import run_recorded
 from orchestrator.crew import Crew
 from orchestrator.gate import Gatekeeper
 from orchestrator.judging import judge_run
@@ -23,7 +24,7 @@ from orchestrator.progress import remainder
 from orchestrator.recorder import Recorder, create_run
 from orchestrator.runner import Clocks, Runner
 from orchestrator.schedule import ScheduledTrial, build_schedule
-from workers.host import read_host
+from workers.host import read_boot_id, read_host
 from workers.sampling import Sample, Sampler
 from workers.telemetry import Reading
 
@@ -310,3 +311,19 @@ def test_what_the_sampler_saw_is_stored_as_during(database: Database, tmp_path: 
     assert found["during", "cpu_cores_others_mean"] == pytest.approx(0.1)
     assert ("before", "thermal_level") in found
     assert ("after", "thermal_level") in found
+
+
+def test_each_trial_names_the_boot_that_it_ran_in(database: Database, tmp_path: Path) -> None:
+    """A run that goes on after a reboot replays the round that was cut short, so no round spans two boots."""
+    small = planned(rounds=2)
+    recorder = create_run(database, small, host=read_host(), weights=find_weights(small), log_root=tmp_path)
+    run_recorded(recorder, observer=Witness())
+    boots = {trial.boot_id for trial in rows(database, recorder.run_id)}
+    assert boots == {read_boot_id()}
+
+
+def test_a_simulated_run_asks_nothing_of_the_machine(database: Database, tmp_path: Path) -> None:
+    small = planned(Gate(thermal_hold_s=0, cpu_cores_others_max=0.0, busy_timeout_s=60), rounds=2)
+    recorder = create_run(database, small, host=read_host(), weights=find_weights(small), log_root=tmp_path)
+    run_recorded(recorder, observer=Witness())
+    assert {trial.gate_wait_s for trial in rows(database, recorder.run_id)} == {0.0}
