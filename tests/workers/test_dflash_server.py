@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ def draft(folder: Path) -> dict[str, Any]:
     return tiny_drafts.build_draft(folder / "draft")
 
 
-@pytest.fixture(scope="module")
-def python(folder: Path) -> Iterator[str]:
+@contextmanager
+def lent_package(folder: Path) -> Iterator[str]:
     """An interpreter with mlx-lm 0.31, which its server needs; this environment's dflash-mlx is lent to it."""
     found = importlib.util.find_spec("dflash_mlx")
     if found is None or found.origin is None:
@@ -47,6 +48,12 @@ def python(folder: Path) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(lent))
         yield str(elsewhere())
+
+
+@pytest.fixture(scope="module")
+def python(folder: Path) -> Iterator[str]:
+    with lent_package(folder) as python:
+        yield python
 
 
 def server(target: dict[str, Any], draft: dict[str, Any] | None, python: str, **settings: Any) -> DflashServer:
