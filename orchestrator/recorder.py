@@ -495,7 +495,7 @@ def _generation(position: int, prompt: Prompt, generation: Generation, first: Ge
         text=generation.text,
         text_sha256=hashlib.sha256(generation.text.encode("utf-8", "surrogatepass")).hexdigest(),
         token_ids=generation.token_ids,
-        token_ids_sha256=sha256_of(generation.token_ids),
+        token_ids_sha256=_answer_identity(generation),
         stamps_us=generation.stamps_us,
         steps=generation.steps,
         first_byte_s=_seconds(generation.first_byte_us),
@@ -512,6 +512,13 @@ def _gate_detail(passage: Passage) -> dict[str, Any]:
         "not_held": passage.hot_start,
         "unreadable": dict(passage.unreadable),
     }
+
+
+def _answer_identity(generation: Generation) -> str:
+    """Of the token ids; of the text where a server tells none, else all its answers would be the same."""
+    if generation.token_ids:
+        return sha256_of(generation.token_ids)
+    return f"text:{hashlib.sha256(generation.text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _seconds(stamp_us: int | None) -> float | None:
