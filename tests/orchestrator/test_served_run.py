@@ -11,9 +11,9 @@ from db import models
 from db.session import open_database, reading
 from orchestrator.commands import run_recorded
 from orchestrator.plan import Arm, Deadlines
-from orchestrator.preparation import find_weights
-from orchestrator.recorder import create_run
-from orchestrator.terminal import SilentObserver
+from orchestrator.running.preparation import find_weights
+from orchestrator.running.recorder import create_run
+from orchestrator.views.terminal import SilentObserver
 from tests.workers import tiny_drafts
 from tests.workers.test_dflash_server import lent_package
 from workers.host import read_host
@@ -58,6 +58,7 @@ def test_servers_are_arms_like_any_other(tmp_path: Path) -> None:
             assert all((row.first_visible_s is not None) is served for row in rows)
             assert {row.completion_tokens for row in rows} == {16}
             assert {row.engaged for row in rows} == {name == "dflash_server"}
+            assert all(row.token_ids_sha256.startswith("text:") is served for row in rows)
         prompts = session.scalars(select(models.Generation.prompt_sha256).filter_by(turn=0)).all()
         assert len(set(prompts)) == 1  # the same prompt, token by token, in process and over HTTP
         versions = {row.name: row.engine_version for row in session.scalars(select(models.Arm))}
