@@ -16,10 +16,10 @@ from rich.terminal_theme import MONOKAI
 
 from db.frames import resolve_run
 from db.session import database_url, open_existing
-from orchestrator.audit_view import print_audit
 from orchestrator.judging import judge_run
 from orchestrator.plan import load
-from orchestrator.recorder import stored_plan
+from orchestrator.running.recorder import stored_plan
+from orchestrator.views.audit_view import print_audit
 
 WIDTH = 80
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from orchestrator.commands import optional_path
 from orchestrator.configuration.parts import Parts
 from orchestrator.errors import InputError
-from orchestrator.terminal import console, table
+from orchestrator.views.terminal import console, table
 from workers.checkpoints import CheckpointInfo, checkpoints_dir, describe, inspect, resolve
 from workers.errors import EngineError
 
@@ -42,18 +42,19 @@ def _presence(config: dict[str, object]) -> str:
 def import_checkpoint(source: str, *, name: str | None, bits: int | None) -> None:
     """`interlace checkpoint import`."""
     try:
-        if source == "smollm2":
-            _import_smollm2()
+        if source in ("smollm2", "smollm2-f32"):
+            _import_smollm2(source)
         else:
             _import_gguf(Path(source), name=name, bits=bits)
     except EngineError as error:
         raise InputError(str(error)) from error
 
 
-def _import_smollm2() -> None:
-    from workers.smollm2 import import_smollm2
+def _import_smollm2(source: str) -> None:
+    from workers.smollm2 import NAMES, import_smollm2
 
-    for found in import_smollm2(lambda text: console().print(Text(text))):
+    names = tuple(NAMES) if source == "smollm2" else (source,)
+    for found in import_smollm2(lambda text: console().print(Text(text)), names=names):
         state = "imported" if found.made else "there already, verified"
         console().print(Text(f"{found.name}: {state} ({found.weights_bytes / 1e6:.0f} MB, {found.dtype})"))
 

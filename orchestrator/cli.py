@@ -233,11 +233,11 @@ def checkpoint_list(config_dir: str | None) -> None:
 
 
 @checkpoint.command("import")
-@click.argument("source", metavar="smollm2|FILE.gguf")
+@click.argument("source", metavar="smollm2|smollm2-f32|FILE.gguf")
 @click.option("--name", help="GGUF: the name to give it. Default: the file's.")
 @click.option("--bits", type=click.Choice(["4", "8"]), help="GGUF: quantise to this. Default: not at all.")
 def checkpoint_import(source: str, name: str | None, bits: str | None) -> None:
-    """Import a model: `smollm2` (a small real one, one download), or a GGUF file."""
+    """Import a model: `smollm2` (a small real one, one download; -f32: unquantised), or a GGUF file."""
     from orchestrator.checkpoint_commands import import_checkpoint
 
     import_checkpoint(source, name=name, bits=None if bits is None else int(bits))

@@ -17,8 +17,8 @@ from orchestrator.plan import Plan, dump, load
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
 
-    from orchestrator.recorder import Recorder
-    from orchestrator.runner import Observer
+    from orchestrator.running.recorder import Recorder
+    from orchestrator.running.runner import Observer
 
 EXIT_DONE, EXIT_VERDICT = 0, 1
 
@@ -34,16 +34,16 @@ def optional_path(text: str | None) -> Path | None:
 def show_plan(overrides: Sequence[str], *, config_dir: str | None, as_json: bool) -> None:
     """`interlace plan`."""
     from orchestrator.configuration.compose import make_plan
-    from orchestrator.machine_lines import machine_lines, noise_here
+    from orchestrator.views.machine_lines import machine_lines, noise_here
 
     composed = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here)
     if as_json:
         sys.stdout.write(dump(composed.plan) + "\n")
         return
     from db.session import database_url
-    from orchestrator.plan_view import print_plan
     from orchestrator.schedule import build_schedule
-    from orchestrator.terminal import console
+    from orchestrator.views.plan_view import print_plan
+    from orchestrator.views.terminal import console
 
     schedule = build_schedule(composed.plan)
     lines = machine_lines(composed.plan, schedule, url=database_url(composed.db_url))
@@ -63,11 +63,11 @@ def simulate_design(
     """`interlace simulate`: the plan's design on simulated machines."""
     from orchestrator.configuration.compose import make_plan
     from orchestrator.configuration.detecting import percentage
-    from orchestrator.machine_lines import noise_here
-    from orchestrator.plan_view import print_judgements
     from orchestrator.statistics.drift import PROFILES
     from orchestrator.statistics.judge_design import judge_design
-    from orchestrator.terminal import console
+    from orchestrator.views.machine_lines import noise_here
+    from orchestrator.views.plan_view import print_judgements
+    from orchestrator.views.terminal import console
 
     plan = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here).plan
     true_effect = percentage(effect, what="--effect", low=-0.9, high=10)
@@ -92,12 +92,12 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
     """`interlace run`: plan, look at the machine, store the plan, run it, audit it."""
     from db.session import database_path, database_url, open_database
     from orchestrator.configuration.compose import make_plan
-    from orchestrator.machine_lines import machine_lines, noise_here
-    from orchestrator.plan_view import print_plan
-    from orchestrator.preparation import find_weights, refuse_what_does_not_fit
-    from orchestrator.recorder import create_run
+    from orchestrator.running.preparation import find_weights, refuse_what_does_not_fit
+    from orchestrator.running.recorder import create_run
     from orchestrator.schedule import build_schedule
-    from orchestrator.terminal import console
+    from orchestrator.views.machine_lines import machine_lines, noise_here
+    from orchestrator.views.plan_view import print_plan
+    from orchestrator.views.terminal import console
     from workers.host import read_host
 
     composed = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here)
@@ -117,8 +117,8 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
 def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet: bool) -> int:
     """`interlace resume`: what is stored stays; a round cut short is replayed whole."""
     from db.frames import resolve_run
-    from orchestrator.preparation import find_weights
-    from orchestrator.recorder import reopen_run
+    from orchestrator.running.preparation import find_weights
+    from orchestrator.running.recorder import reopen_run
 
     database = _open(url)
     run_id = resolve_run(database, run_text)
@@ -132,7 +132,7 @@ def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet:
 
 def _execute(recorder: "Recorder", *, fail_on: Sequence[str], quiet: bool) -> int:
     """Run what is left and judge it. However it ends, the run's state says so."""
-    from orchestrator.terminal import ProgressObserver, SilentObserver, console
+    from orchestrator.views.terminal import ProgressObserver, SilentObserver, console
 
     out = console()
     run_id = recorder.run_id
@@ -164,8 +164,8 @@ def check_machine(plan: Plan, database: Path) -> None:
     """
     from dataclasses import replace
 
-    from orchestrator.readiness import clear_leftovers, journal_beside, refuse_battery
-    from orchestrator.residency import is_simulated
+    from orchestrator.planning.residency import is_simulated
+    from orchestrator.running.readiness import clear_leftovers, journal_beside, refuse_battery
     from workers.telemetry import read_machine
 
     measured = not all(is_simulated(arm) for arm in plan.arms)
@@ -182,17 +182,17 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     """Run what is left of a stored run.
 
     Raises:
-        InterlaceError: see `orchestrator.runner.Runner.run`.
+        InterlaceError: see `orchestrator.running.runner.Runner.run`.
     """
     from db.frames import trials
-    from orchestrator.crew import Crew
     from orchestrator.judging import decisions
-    from orchestrator.preparation import find_weights
-    from orchestrator.progress import remainder
-    from orchestrator.readiness import journal_beside
-    from orchestrator.runner import Runner
+    from orchestrator.running.crew import Crew
+    from orchestrator.running.preparation import find_weights
+    from orchestrator.running.progress import remainder
+    from orchestrator.running.readiness import journal_beside
+    from orchestrator.running.runner import Runner
+    from orchestrator.running.watching import watched
     from orchestrator.schedule import build_schedule
-    from orchestrator.watching import watched
     from workers.host import current_lease, read_host
     from workers.settling import wait_until_settled
 
@@ -271,8 +271,8 @@ def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: 
 
 
 def _audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Sequence[str], style: str) -> int:
-    from orchestrator.audit_view import show_audit
     from orchestrator.judging import judge_run
+    from orchestrator.views.audit_view import show_audit
 
     judged = judge_run(database, plan, run_id)
     show_audit(judged.result, plan=plan, run_id=run_id, style=style, composition=judged.composition)
@@ -284,9 +284,9 @@ def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) ->
     from db.frames import trials
     from orchestrator.configuration.parts import Parts
     from orchestrator.judging import arm_facts, conditions, judge
-    from orchestrator.relation_view import print_claims
     from orchestrator.statistics.claims import beside, claim_of
-    from orchestrator.terminal import console
+    from orchestrator.views.relation_view import print_claims
+    from orchestrator.views.terminal import console
 
     parts = Parts()
     known = parts.options("claim")
@@ -304,9 +304,9 @@ def compare_two(first_text: str, second_text: str, *, url: str | None) -> None:
     """`interlace compare`: two runs, through the control that both held."""
     from db.frames import resolve_run
     from orchestrator.judging import run_side
-    from orchestrator.relation_view import print_comparison
     from orchestrator.statistics.compare import compare_runs
-    from orchestrator.terminal import console
+    from orchestrator.views.relation_view import print_comparison
+    from orchestrator.views.terminal import console
 
     database = _open(url)
     run_ids = [resolve_run(database, text) for text in (first_text, second_text)]
@@ -320,9 +320,9 @@ def show_history(*, url: str | None, metric: str, simulated: bool, filters: Mapp
     """`interlace history`: every configuration that matches, over time."""
     from db.history import SERIES, VERSIONS, arm_history
     from orchestrator.judging import SHORT_HASH, explanations
-    from orchestrator.relation_view import print_explanations, print_history
     from orchestrator.statistics.history import Point, change_points
-    from orchestrator.terminal import console
+    from orchestrator.views.relation_view import print_explanations, print_history
+    from orchestrator.views.terminal import console
 
     out = console()
     rows = arm_history(_open(url), metric=metric, filters=filters, simulated=simulated)
@@ -351,8 +351,8 @@ def show_history(*, url: str | None, metric: str, simulated: bool, filters: Mapp
 def show_status(*, url: str | None, limit: int) -> None:
     """`interlace status`: the runs, newest first."""
     from db.frames import runs
-    from orchestrator.status_view import print_status
-    from orchestrator.terminal import console
+    from orchestrator.views.status_view import print_status
+    from orchestrator.views.terminal import console
 
     print_status(runs(_open(url), limit=limit), console())
 
@@ -364,9 +364,9 @@ def show_doctor(*, url: str | None, as_json: bool) -> int:
     from db.session import database_path, database_url
     from orchestrator.doctor import as_json as doctor_json
     from orchestrator.doctor import examine
-    from orchestrator.doctor_view import print_diagnosis
-    from orchestrator.readiness import journal_beside
-    from orchestrator.terminal import console
+    from orchestrator.running.readiness import journal_beside
+    from orchestrator.views.doctor_view import print_diagnosis
+    from orchestrator.views.terminal import console
 
     chosen = database_url(url)
     path = database_path(chosen)
@@ -426,7 +426,7 @@ def _open(url: str | None) -> "Database":
 
 
 def _stored_plan(database: "Database", run_id: str) -> Plan:
-    from orchestrator.recorder import stored_plan
+    from orchestrator.running.recorder import stored_plan
 
     try:
         return load(stored_plan(database, run_id))

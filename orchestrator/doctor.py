@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.gate import Finding, check
-from orchestrator.memory import working_set_bytes
 from orchestrator.plan import Gate
-from orchestrator.readiness import describe_orphan, describe_suspect
+from orchestrator.planning.memory import working_set_bytes
+from orchestrator.running.gate import Finding, check
+from orchestrator.running.readiness import describe_orphan, describe_suspect
 from workers.awake import Awake, keep_awake
 from workers.host import HostFacts, read_host
 from workers.orphans import Leftovers, find_leftovers

@@ -12,7 +12,7 @@ from db.frames import runs, trials
 from db.session import open_existing
 from orchestrator.audit import AuditResult, audit
 from orchestrator.plan import Plan
-from orchestrator.recorder import save_audit
+from orchestrator.running.recorder import save_audit
 from orchestrator.statistics.claims import ArmFacts
 from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.compare import RunSide

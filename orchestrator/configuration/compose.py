@@ -16,7 +16,7 @@ from orchestrator.configuration.parts import Part, Parts
 from orchestrator.configuration.workload import read_workload
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Deadlines, Design, Gate, Plan, Prompt
-from orchestrator.residency import choose_order
+from orchestrator.planning.residency import choose_order
 from orchestrator.schedule import minimum_rounds, rounds_by_class
 
 ROOT_KEYS = ("control", "experiment")

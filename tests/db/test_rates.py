@@ -8,11 +8,11 @@ from sqlalchemy import Engine
 from db.rates import measured_rates
 from db.session import open_database
 from orchestrator.commands import run_recorded
-from orchestrator.machine_lines import known_rates
 from orchestrator.plan import Plan
-from orchestrator.preparation import find_weights
-from orchestrator.recorder import create_run
-from orchestrator.terminal import SilentObserver
+from orchestrator.running.preparation import find_weights
+from orchestrator.running.recorder import create_run
+from orchestrator.views.machine_lines import known_rates
+from orchestrator.views.terminal import SilentObserver
 from tests.orchestrator.plans import arm, plan
 from workers.host import read_host
 

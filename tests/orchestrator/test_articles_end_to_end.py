@@ -11,10 +11,10 @@ from orchestrator.commands import run_recorded
 from orchestrator.errors import InputError
 from orchestrator.judging import judge_run
 from orchestrator.plan import Plan
-from orchestrator.preparation import find_weights
-from orchestrator.recorder import create_run
+from orchestrator.running.preparation import find_weights
+from orchestrator.running.recorder import create_run
 from orchestrator.statistics.unrandomised import explain_by_drift
-from orchestrator.terminal import SilentObserver
+from orchestrator.views.terminal import SilentObserver
 from workers.host import read_host
 
 from .plans import arm, plan, prompt

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.doctor import Diagnosis, examine
-from orchestrator.doctor_view import print_diagnosis
+from orchestrator.views.doctor_view import print_diagnosis
 from workers.host import read_host
 from workers.orphans import Leftovers, Orphan, Suspect
 from workers.remedies import remedy

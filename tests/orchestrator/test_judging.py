@@ -13,9 +13,9 @@ from orchestrator.commands import run_recorded
 from orchestrator.jsonable import bounded
 from orchestrator.judging import host_noise, judge_run
 from orchestrator.plan import Plan
-from orchestrator.preparation import find_weights
-from orchestrator.recorder import create_run
-from orchestrator.terminal import SilentObserver
+from orchestrator.running.preparation import find_weights
+from orchestrator.running.recorder import create_run
+from orchestrator.views.terminal import SilentObserver
 from workers.host import read_host
 
 from .plans import arm, plan

@@ -17,9 +17,9 @@ from db.session import open_database, reading
 from orchestrator.commands import run_recorded
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Plan
-from orchestrator.preparation import find_weights
-from orchestrator.recorder import Recorder, create_run
-from orchestrator.terminal import SilentObserver
+from orchestrator.running.preparation import find_weights
+from orchestrator.running.recorder import Recorder, create_run
+from orchestrator.views.terminal import SilentObserver
 from tests.workers import tiny
 from workers.host import read_host
 

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from orchestrator.audit import audit
-from orchestrator.evidence import judge
-from orchestrator.gate import Passage
 from orchestrator.plan import Gate
-from orchestrator.recorder import Outcome, Verdict, settle
+from orchestrator.running.evidence import judge
+from orchestrator.running.gate import Passage
+from orchestrator.running.recorder import Outcome, Verdict, settle
 from orchestrator.schedule import ScheduledTrial
 from orchestrator.statistics.observations import measured_rows
 from tests.orchestrator.flat import FlatRun, changed

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.evidence import judge
+from orchestrator.running.evidence import judge
 from workers.catalogue import signs
 from workers.catalogue.match import Seen, figures, find, judge_request, lookup, parse_prometheus
 from workers.catalogue.signs import CatalogueError, Preset, Sign, load, names, read

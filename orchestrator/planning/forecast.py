@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Mapping, Sequence
 
-from orchestrator.estimate import APPLE, CPU, NONE, Estimate, Rates, assume, estimate
 from orchestrator.plan import Plan
-from orchestrator.residency import is_simulated, plan_of
+from orchestrator.planning.estimate import APPLE, CPU, NONE, Estimate, Rates, assume, estimate
+from orchestrator.planning.residency import is_simulated, plan_of
 from orchestrator.schedule import ScheduledTrial
 
 

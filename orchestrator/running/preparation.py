@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.crew import Weights
 from orchestrator.errors import InputError, RefusedError
-from orchestrator.memory import MemoryPlan
 from orchestrator.plan import Arm, Plan
-from orchestrator.residency import is_simulated, plan_of
+from orchestrator.planning.memory import MemoryPlan
+from orchestrator.planning.residency import is_simulated, plan_of
+from orchestrator.running.crew import Weights
 from workers.checkpoints import CheckpointInfo, describe, resolve
 from workers.errors import EngineError
 

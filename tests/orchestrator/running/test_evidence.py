@@ -1,8 +1,7 @@
 from dataclasses import replace
 
-from orchestrator.evidence import judge
-
-from .records import ENGAGED, PLAIN
+from orchestrator.running.evidence import judge
+from tests.orchestrator.records import ENGAGED, PLAIN
 
 
 def test_plain_decoding_needs_no_engagement() -> None:

@@ -14,22 +14,21 @@ from db import models
 from db.frames import trials
 from db.session import open_database, reading
 from orchestrator.commands import run_recorded
-from orchestrator.crew import Crew
-from orchestrator.gate import Gatekeeper
 from orchestrator.judging import judge_run
-from orchestrator.lookout import Lookout
 from orchestrator.plan import Gate, Plan
-from orchestrator.preparation import find_weights
-from orchestrator.progress import remainder
-from orchestrator.recorder import Recorder, create_run
-from orchestrator.runner import Clocks, Runner
+from orchestrator.running.crew import Crew
+from orchestrator.running.gate import Gatekeeper
+from orchestrator.running.lookout import Lookout
+from orchestrator.running.preparation import find_weights
+from orchestrator.running.progress import remainder
+from orchestrator.running.recorder import Recorder, create_run
+from orchestrator.running.runner import Clocks, Runner
 from orchestrator.schedule import ScheduledTrial, build_schedule
+from tests.orchestrator.plans import arm, plan
+from tests.orchestrator.running.test_runner import Witness, rows
 from workers.host import read_boot_id, read_host
 from workers.sampling import Sample, Sampler
 from workers.telemetry import Reading
-
-from .plans import arm, plan
-from .test_runner import Witness, rows
 
 HOUR_S = 3600.0
 TICK_S = 200.0  # every look at the monotonic clock; a trial takes three

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.configuration.workload import context_tokens
-from orchestrator.memory import MemoryPlan, ModelSize, arm_memory, plan_memory, working_set_bytes
 from orchestrator.plan import Arm, Prompt, canonical_json
+from orchestrator.planning.memory import MemoryPlan, ModelSize, arm_memory, plan_memory, working_set_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from orchestrator.jsonable import bounded
 from orchestrator.plan import Plan
-from orchestrator.terminal import console
-from orchestrator.terminal import table as new_table
+from orchestrator.views.terminal import console
+from orchestrator.views.terminal import table as new_table
 
 if TYPE_CHECKING:
     from orchestrator.audit import AuditResult, Comparison
@@ -71,7 +71,7 @@ def print_audit(result: "AuditResult", *, plan: Plan, run_id: str, out: Console)
 
 
 def plan_is_simulated(plan: Plan) -> bool:
-    from orchestrator.residency import is_simulated
+    from orchestrator.planning.residency import is_simulated
 
     return any(is_simulated(arm) for arm in plan.arms)
 

@@ -8,14 +8,13 @@ import pytest
 from sqlalchemy import Engine as Database
 
 from db.session import open_database
-from orchestrator.crew import Crew, Member
 from orchestrator.plan import Arm, Deadlines
-from orchestrator.readiness import journal_beside
+from orchestrator.running.crew import Crew, Member
+from orchestrator.running.readiness import journal_beside
+from tests.orchestrator.plans import arm, plan
+from tests.orchestrator.running.test_runner import Witness, rows, run
 from workers import process
 from workers.journal import read_journal
-
-from .plans import arm, plan
-from .test_runner import Witness, rows, run
 
 ROUNDS = 4
 THIRD_TRIAL = 4  # of the process's generations: preflight, warm-up and two trials come before it

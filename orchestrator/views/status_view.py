@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.terminal import table
+from orchestrator.views.terminal import table
 from workers.host import Lease, holds
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from orchestrator.crew import Crew, Member
 from orchestrator.errors import IncompleteError, InputError
-from orchestrator.evidence import judge
-from orchestrator.gate import OPEN, Gatekeeper, Passage
-from orchestrator.lookout import Lookout
-from orchestrator.measures import measure
-from orchestrator.memory import load_note
 from orchestrator.plan import Arm, Plan, Prompt
-from orchestrator.progress import Remainder, Unit
-from orchestrator.recorder import Fault, LoadMemory, Outcome, Recorder, Verdict
+from orchestrator.planning.memory import load_note
+from orchestrator.running.crew import Crew, Member
+from orchestrator.running.evidence import judge
+from orchestrator.running.gate import OPEN, Gatekeeper, Passage
+from orchestrator.running.lookout import Lookout
+from orchestrator.running.measures import measure
+from orchestrator.running.progress import Remainder, Unit
+from orchestrator.running.recorder import Fault, LoadMemory, Outcome, Recorder, Verdict
 from orchestrator.schedule import ScheduledTrial
 from workers.errors import FaultKind, WorkerFault
 from workers.host import HostFacts

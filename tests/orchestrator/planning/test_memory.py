@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator import residency
-from orchestrator.memory import (
+from orchestrator.plan import Arm
+from orchestrator.planning import residency
+from orchestrator.planning.memory import (
     ArmMemory,
     ModelSize,
     arm_memory,
@@ -13,8 +14,7 @@ from orchestrator.memory import (
     plan_memory,
     working_set_bytes,
 )
-from orchestrator.plan import Arm
-from orchestrator.residency import choose_order, explain, model_size, plan_of
+from orchestrator.planning.residency import choose_order, explain, model_size, plan_of
 from tests.orchestrator import plans
 
 MODEL = ModelSize(weights_bytes=28_000_000_000, kv_bytes_per_token=100_000)

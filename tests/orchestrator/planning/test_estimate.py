@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.estimate import APPLE, CPU, TRIAL_OVERHEAD_S, Rates, about, assume, estimate
-from orchestrator.forecast import forecast
 from orchestrator.plan import Gate, Plan, Prompt
+from orchestrator.planning.estimate import APPLE, CPU, TRIAL_OVERHEAD_S, Rates, about, assume, estimate
+from orchestrator.planning.forecast import forecast
 from orchestrator.schedule import build_schedule
 from tests.orchestrator import plans
 

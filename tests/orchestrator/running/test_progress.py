@@ -1,9 +1,8 @@
 import pytest
 
-from orchestrator.progress import StoredTrial, remainder
+from orchestrator.running.progress import StoredTrial, remainder
 from orchestrator.schedule import ScheduledTrial, build_schedule
-
-from .plans import arm, plan
+from tests.orchestrator.plans import arm, plan
 
 SCHEDULE = build_schedule(plan(arm("a"), arm("b")))
 ROUNDS = 6

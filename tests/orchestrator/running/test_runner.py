@@ -13,13 +13,12 @@ from db.session import open_database, reading
 from orchestrator.commands import run_recorded
 from orchestrator.errors import IncompleteError, InputError
 from orchestrator.plan import Plan
-from orchestrator.preparation import find_weights
-from orchestrator.progress import Unit
-from orchestrator.recorder import Recorder, create_run
-from orchestrator.terminal import SilentObserver
+from orchestrator.running.preparation import find_weights
+from orchestrator.running.progress import Unit
+from orchestrator.running.recorder import Recorder, create_run
+from orchestrator.views.terminal import SilentObserver
+from tests.orchestrator.plans import DEADLINES, arm, plan, prompt
 from workers.host import read_host
-
-from .plans import DEADLINES, arm, plan, prompt
 
 
 class Witness(SilentObserver):

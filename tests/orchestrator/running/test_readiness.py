@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
-from orchestrator.readiness import clear_leftovers, journal_beside, refuse_battery
+from orchestrator.running.readiness import clear_leftovers, journal_beside, refuse_battery
 from workers.journal import OWNER_MARK, Journal, describe
 from workers.orphans import Leftovers, Suspect
 from workers.telemetry import Reading
@@ -89,7 +89,7 @@ def test_ending_one_that_ignores_sigterm(tmp_path: Path, orphan: int) -> None:
 def suspecting(monkeypatch: pytest.MonkeyPatch) -> None:
     suspect = Suspect(pid=4711, title="python serve.py", memory_bytes=2 * 10**9, why="listens on port 8080")
     monkeypatch.setattr(
-        "orchestrator.readiness.find_leftovers", lambda *_, **__: Leftovers(orphans=(), suspects=(suspect,))
+        "orchestrator.running.readiness.find_leftovers", lambda *_, **__: Leftovers(orphans=(), suspects=(suspect,))
     )
 
 

@@ -14,15 +14,15 @@ from sqlalchemy.orm import Session
 from db import models
 from db.session import reading, transaction
 from orchestrator.errors import RefusedError
-from orchestrator.evidence import Judgement, judge
-from orchestrator.exclusion import Circumstances, excluded_reason, hottest
-from orchestrator.gate import Passage
 from orchestrator.jsonable import bounded
-from orchestrator.measures import flags, measure
 from orchestrator.plan import Arm, Gate, Plan, Prompt, dump, sha256_of
-from orchestrator.preparation import ArmWeights
-from orchestrator.progress import StoredTrial
-from orchestrator.residency import is_simulated
+from orchestrator.planning.residency import is_simulated
+from orchestrator.running.evidence import Judgement, judge
+from orchestrator.running.exclusion import Circumstances, excluded_reason, hottest
+from orchestrator.running.gate import Passage
+from orchestrator.running.measures import flags, measure
+from orchestrator.running.preparation import ArmWeights
+from orchestrator.running.progress import StoredTrial
 from orchestrator.schedule import ORDER_DISTRIBUTION, ScheduledTrial
 from workers.bandwidth import published_gb_per_s
 from workers.checkpoints import CheckpointInfo

@@ -2,9 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.measures import flags, measure
-
-from .records import generation
+from orchestrator.running.measures import flags, measure
+from tests.orchestrator.records import generation
 
 
 def test_plain_decoding_by_the_fields_definitions() -> None:

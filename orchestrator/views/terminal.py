@@ -13,9 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.estimate import about
-from orchestrator.progress import Remainder, Unit
-from orchestrator.recorder import Outcome, Verdict
+from orchestrator.planning.estimate import about
+from orchestrator.running.progress import Remainder, Unit
+from orchestrator.running.recorder import Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial
 
 WIDTH = 80  # what a table must fit when nobody says how wide the terminal is

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.gate import Gatekeeper, Passage
 from orchestrator.plan import Gate
+from orchestrator.running.gate import Gatekeeper, Passage
 from workers.sampling import Sample
 from workers.telemetry import Reading
 

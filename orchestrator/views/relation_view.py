@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.audit_view import interval_text, number
 from orchestrator.statistics.claims import Beside
 from orchestrator.statistics.compare import RunComparison
 from orchestrator.statistics.history import Change, Point
 from orchestrator.statistics.unrandomised import DriftExplanation
-from orchestrator.terminal import table
+from orchestrator.views.audit_view import interval_text, number
+from orchestrator.views.terminal import table
 
 POINTS_SHOWN = 12
 BARS = "▁▂▃▄▅▆▇█"

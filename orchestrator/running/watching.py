@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from orchestrator.gate import Gatekeeper
-from orchestrator.lookout import Lookout
 from orchestrator.plan import Plan
-from orchestrator.residency import is_simulated
+from orchestrator.planning.residency import is_simulated
+from orchestrator.running.gate import Gatekeeper
+from orchestrator.running.lookout import Lookout
 from workers.awake import keep_awake
 from workers.sampling import Sampler
 from workers.telemetry import read_machine

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.exclusion import Circumstances, excluded_reason
-from orchestrator.gate import OPEN, Passage
 from orchestrator.plan import Gate
+from orchestrator.running.exclusion import Circumstances, excluded_reason
+from orchestrator.running.gate import OPEN, Passage
 from workers.telemetry import Reading
 
 QUIET = Circumstances(passage=OPEN, wall_s=10.0, monotonic_s=10.0, before=(), during=(), after=())

@@ -7,12 +7,11 @@ from sqlalchemy import Engine as Database
 
 from db import models
 from db.session import open_database, reading
-from orchestrator.crew import Crew
-from orchestrator.memory import load_note
-from orchestrator.recorder import LoadMemory
-
-from .plans import arm, plan
-from .test_runner import recorder_of, run
+from orchestrator.planning.memory import load_note
+from orchestrator.running.crew import Crew
+from orchestrator.running.recorder import LoadMemory
+from tests.orchestrator.plans import arm, plan
+from tests.orchestrator.running.test_runner import recorder_of, run
 
 GB = 10**9
 
@@ -43,7 +42,7 @@ def test_a_difference_of_more_than_a_tenth_is_reported(
 
 def test_it_is_stored_with_the_arm(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = LoadMemory(planned_bytes=10 * GB, footprint_bytes=13 * GB, note="12.00 GB are in use")
-    monkeypatch.setattr("orchestrator.runner.Runner._load_memory", lambda *_: memory)
+    monkeypatch.setattr("orchestrator.running.runner.Runner._load_memory", lambda *_: memory)
     recorder = run(database, plan(arm("a"), arm("b"), rounds=2), tmp_path)
     with reading(database) as session:
         row = session.get_one(models.Arm, recorder.arm_ids["a"])

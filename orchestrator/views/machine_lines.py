@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.configuration.detecting import detects
-from orchestrator.estimate import Rates
-from orchestrator.forecast import forecast
 from orchestrator.plan import Plan
-from orchestrator.preparation import memory_line
-from orchestrator.residency import is_simulated, plan_of
+from orchestrator.planning.estimate import Rates
+from orchestrator.planning.forecast import forecast
+from orchestrator.planning.residency import is_simulated, plan_of
+from orchestrator.running.preparation import memory_line
 from orchestrator.schedule import ScheduledTrial
 
 if TYPE_CHECKING:

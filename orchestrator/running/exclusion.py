@@ -6,8 +6,8 @@ No rule looks at a trial's speed, tokens or text.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.gate import BUSY, Passage
 from orchestrator.plan import Gate
+from orchestrator.running.gate import BUSY, Passage
 from workers.telemetry import Reading
 
 

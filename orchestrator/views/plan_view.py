@@ -11,7 +11,7 @@ from rich.text import Text
 
 from orchestrator.plan import Plan
 from orchestrator.schedule import AA_LABEL, ScheduledTrial, minimum_rounds, rounds_by_class
-from orchestrator.terminal import table
+from orchestrator.views.terminal import table
 
 if TYPE_CHECKING:
     from orchestrator.statistics.judge_design import DesignJudgement

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.doctor import Diagnosis, leftover_lines
-from orchestrator.terminal import table
+from orchestrator.views.terminal import table
 from workers.bandwidth import published_gb_per_s
 from workers.telemetry import Reading
 

@@ -1,0 +1,1 @@
+"""Executing a plan: gate, workers, trials, rows. `runner.Runner` walks the schedule."""
