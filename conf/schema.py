@@ -446,7 +446,7 @@ class ClaimConfig:
 
     name: str = MISSING
     statement: str = MISSING
-    factors: list[str] = field(default_factory=list)  # what differs between the two sides: see orchestrator.statistics.claims
+    factors: list[str] = field(default_factory=list)  # what differs between the sides: see the statistics of claims
     metric: Metric = Metric.end_to_end_tps
     low: float | None = None  # of the ratio; null: no lower bound was given
     high: float | None = None

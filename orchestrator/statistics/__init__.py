@@ -1,1 +1,1 @@
-"""Telling an effect from drift: pure, numpy only. `orchestrator.effects` and `orchestrator.audit` are its front doors."""
+"""Telling an effect from drift: pure, numpy only. `orchestrator.effects` and `orchestrator.audit` are its doors."""
