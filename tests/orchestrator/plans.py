@@ -7,6 +7,20 @@ from orchestrator.plan import Arm, Deadlines, Design, Gate, Plan, Prompt
 
 CHECKPOINT: dict[str, Any] = {"name": "simulated", "source": "dummy", "bits": None, "draft": None}
 SAMPLING: dict[str, Any] = {"name": "greedy", "temperature": 0.0}
+# For tests of what a run does, not of when: waits for nothing, reads nothing while a trial runs.
+OPEN_GATE = Gate(
+    thermal_level_max=None,
+    timeout_s=0.0,
+    power_source="any",
+    cpu_cores_others_max=None,
+    gpu_ms_per_s_others_max=None,
+    vm_pressure_max=None,
+    memory_stalled_max=None,
+    swap_growth_bytes_max=None,
+    sampler=False,
+    exclude_hot_start="none",
+    orphans="report",
+)
 DEADLINES = Deadlines(load_s=20, first_token_s=5, inter_token_s=5, total_s=20, teardown_s=5)
 
 

@@ -1,5 +1,6 @@
 """One run over the package in process and two real servers, mlx_lm.server and dflash serve, which it launches."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.workers import tiny_drafts
 from tests.workers.test_dflash_server import lent_package
 from workers.host import read_host
 
-from .plans import SAMPLING, plan, prompt
+from .plans import OPEN_GATE, SAMPLING, plan, prompt
 
 DEADLINES = Deadlines(load_s=120, first_token_s=60, inter_token_s=30, total_s=120, teardown_s=15)
 
@@ -41,6 +42,7 @@ def test_servers_are_arms_like_any_other(tmp_path: Path) -> None:
         )
         two_turns = (prompt(turns=2),)
         planned = plan(*arms, prompts=two_turns, rounds=2, aa=False, bracket=False, warmups=0, deadlines=DEADLINES)
+        planned = replace(planned, gate=OPEN_GATE)
         recorder = create_run(
             database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path / "logs"
         )

@@ -5,6 +5,7 @@ interlace says so before the night begins, within seconds, in the server's own w
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from orchestrator.views.terminal import SilentObserver
 from tests.workers import tiny
 from workers.host import read_host
 
-from .plans import SAMPLING, plan, prompt
+from .plans import OPEN_GATE, SAMPLING, plan, prompt
 
 SERVER = Path(__file__).parent.parent / "workers" / "scripted_server.py"
 SECONDS = 30  # on a busy machine; a few on an idle one
@@ -53,6 +54,7 @@ def omlx(name: str, checkpoint: dict[str, Any], script: str, *, dflash: bool) ->
 
 
 def start(database: Database, planned: Plan, tmp_path: Path) -> Recorder:
+    planned = replace(planned, gate=OPEN_GATE)
     return create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
 
 
