@@ -11,8 +11,8 @@ from omegaconf import MISSING, OmegaConf
 
 from conf import limits, schema
 from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS, SIMULATED_TARGET, register, setting_names
-from orchestrator.parts import SHIPPED_DIR, Part, Parts
-from orchestrator.sources import usable
+from orchestrator.configuration.parts import SHIPPED_DIR, Part, Parts
+from orchestrator.configuration.sources import usable
 from workers.drift import PROFILES
 from workers.engines import simulated
 
