@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.workers.engine_contract import FIRST, EngineCase, EngineContract, con
 from workers.engines.omlx import Omlx
 from workers.engines.omlx_dflash import OmlxDflash
 from workers.engines.omlx_mtp import OmlxMtp
+from workers.engines.server_launch import remove_abandoned_folders
 from workers.errors import EngineError, FaultKind
 from workers.server_process import port_is_open
 
@@ -226,6 +228,19 @@ def test_settings_are_those_of_the_arm(make: Any, tmp_path: Path, checkpoint: di
     finally:
         engine.close()
     assert not base.exists()
+
+
+def test_the_folder_of_a_killed_worker_is_removed_and_that_of_a_living_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    names = [f"interlace-server-{pid}-abc" for pid in (ended.pid, os.getpid(), "other")]
+    for name in names:
+        (tmp_path / name / "models").mkdir(parents=True)
+    remove_abandoned_folders()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
 
 
 def test_wrong_settings_are_refused_in_one_line(make: Any) -> None:

@@ -6,6 +6,8 @@ the one that was launched, or have come of it. Of a server that somebody else st
 """
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import psutil
 
 from workers.catalogue.match import explain
 from workers.checkpoints import CheckpointInfo, inspect, resolve
@@ -28,6 +32,7 @@ from workers.http.client import Client, StatusError, Timeouts
 from workers.server_process import HOST, ServerLog, ServerProcess, ServerSpec, free_port
 
 _POLL_S = 0.1
+_FOLDER_PREFIX = "interlace-server-"  # then the worker's pid
 _VERSIONS_TIMEOUT_S = 60.0
 _NOT_READY = (502, 503)
 
@@ -130,7 +135,8 @@ class LaunchedEngine(ServerEngine):
     # ---- launching ----
 
     def _launch(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="interlace-server-")
+        remove_abandoned_folders()
+        self._folder = tempfile.TemporaryDirectory(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-")
         port = free_port()
         spec = self._command(port, Path(self._folder.name))
         self._process = ServerProcess(spec)
@@ -171,6 +177,14 @@ class LaunchedEngine(ServerEngine):
                 FaultKind.hung_load, f"{self.title} is not ready after {ready_s:g} s: {why}", remedy="engine.ready_s"
             )
         time.sleep(_POLL_S)
+
+
+def remove_abandoned_folders() -> None:
+    """Remove the folders of workers that were killed: a converted model or a cache may be large."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)) and folder.stat().st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def served_folder(checkpoint: Mapping[str, Any], scratch: Path) -> tuple[Path, CheckpointInfo]:
