@@ -39,9 +39,8 @@ def test_every_key_is_explained() -> None:
 
 def test_every_code_of_a_contradiction_is_explained() -> None:
     explained = {name for row in rows("## Contradictions") for name in coded(row[0])}
-    source = (ROOT / "orchestrator" / "measures.py").read_text() + (
-        ROOT / "workers" / "engines" / "server_common.py"
-    ).read_text()
+    (measures,) = (ROOT / "orchestrator").rglob("measures.py")
+    source = measures.read_text() + (ROOT / "workers" / "engines" / "server_common.py").read_text()
     assert set(re.findall(r'(?:found|flags)\.append\("(\w+)"\)', source)) | {"no_done"} == explained
 
 
