@@ -161,7 +161,8 @@ def inspect(path: Path | str) -> CheckpointInfo:
         raise EngineError(FaultKind.checkpoint_missing, f"no folder {folder}", remedy="check the checkpoint's path")
     config = read_json(folder / "config.json")
     headers = {file: read_header(file) for file in weight_files(folder)}
-    require_tokenizer(folder)
+    if "dflash_config" not in config:  # such a draft reads and writes token ids only
+        require_tokenizer(folder)
     sizes, dtypes = tensor_table(headers)
     merged = config | _mapping(config.get("text_config"))  # of a model with more than text, the language part
     quantization = _mapping(config.get("quantization") or config.get("quantization_config"))
@@ -201,12 +202,17 @@ def _require(checkpoint: Mapping[str, Any], key: str) -> None:
         )
 
 
+def _import_name(name: str) -> str:
+    """What to import to get a checkpoint: both quantised ones come together, the unquantised one by its own name."""
+    return name if name.endswith("-f32") else name.split("-")[0]
+
+
 def _existing_path(checkpoint: Mapping[str, Any], source: str) -> Path:
     """The absolute path of a checkpoint that must be on this disk."""
     name = checkpoint.get("name")
     if source == "imported":
         path = Path(checkpoint.get("path") or checkpoints_dir() / str(name))
-        remedy = f"run: interlace checkpoint import {str(name).split('-')[0]}"
+        remedy = f"run: interlace checkpoint import {_import_name(str(name))}"
     elif source in ("local", "gguf"):
         _require(checkpoint, "path")
         path, remedy = Path(checkpoint["path"]).expanduser().absolute(), "check checkpoint.path"

