@@ -1,4 +1,4 @@
-"""Shared by all tests. The contract's assertions are rewritten by pytest as a test module's are; before anything imports it."""
+"""Shared by all tests: pytest rewrites the engine contract's assertions, registered before anything imports it."""
 
 import pytest
 
