@@ -1,6 +1,11 @@
 """Prompt lookup with mlx-dspark's own loop on tiny random models: the contract, the same tokens as plain decoding,
 counts against the truth. On the real small model, with OpenBLAS: faster on copied code, no gain on prose."""
 
+import ctypes.util
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.configuration.parts import SHIPPED_DIR
 from tests.workers import tiny
 from tests.workers.engine_contract import EngineCase, EngineContract, converse, engine_case
 from workers.engines.mlx_lm import MlxLm
@@ -191,3 +197,58 @@ def test_stamps_of_an_overrun_keep_the_tokens_that_count() -> None:
     answer = Answer(token_ids=[1, 2, 3, 4, 5], rounds=[Round(drafted=3, accepted=3)], tokens_per_tick=[1, 2, 2])
     done = committed(answer, max_tokens=4, end_ids=frozenset())
     assert tokens_per_stamp(answer, done, ticks=3, engine="any") == [1, 2, 1]
+
+
+# The whole chain on a real model: what truly helps is found to help, what does not is not.
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the small real model, unquantised, and two of the shipped sweep's prompts."""
+    folder = tmp_path_factory.mktemp("run")
+    shipped = (SHIPPED_DIR / "prompts" / "copying.jsonl").read_text().splitlines()
+    chosen = [line for line in shipped if json.loads(line)["id"] in ("copy-functions", "tell-letter")]
+    (folder / "prompts.jsonl").write_text("\n".join(chosen) + "\n")
+    interlace(folder, "checkpoint", "import", "smollm2-f32")
+    return folder
+
+
+def interlace(folder: Path, *arguments: str) -> str:
+    own = {"INTERLACE_DB": str(folder / "run.db"), "INTERLACE_CHECKPOINTS": str(folder / "checkpoints")}
+    command = [sys.executable, "-m", "orchestrator", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | own, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout[-1500:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is the Linux linker's")
+@pytest.mark.skipif(
+    ctypes.util.find_library("openblas") is None and "CI" not in os.environ,
+    reason="no OpenBLAS: apt-get install libopenblas0-pthread",
+)
+def test_copied_code_is_faster_and_prose_is_not(run_folder: Path) -> None:
+    """Decoding is compared: mlx-dspark also reads a prompt in one pass fewer than mlx-lm."""
+    interlace(
+        run_folder, "run", "sweep=prompt_lookup", "workload=prompts", "workload.file=prompts.jsonl", "gate=none",
+        "workload.max_tokens=24", "design.rounds=12", "design.aa=false", "design.bracket=false",
+    )  # fmt: skip
+
+    def ask(sql: str) -> dict[str, dict[str, Any]]:
+        rows = json.loads(interlace(run_folder, "query", sql, "--format", "json"))
+        return {row["prompt_class"]: row for row in rows}
+
+    verdicts = ask("SELECT * FROM verdict_flat WHERE prompt_class IS NOT NULL")
+    code, prose = verdicts["copied code"], verdicts["prose"]
+    assert (code["verdict"], code["direction"]) == ("supported", "faster")
+    assert code["ratio"] > 1.5
+    assert prose["ratio"] < 1.15
+    assert not (prose["verdict"] == "supported" and prose["direction"] == "faster")
+    signs = ask(
+        "SELECT prompt_class, min(engaged) AS engaged, min(useful) AS useful, avg(accept_length) AS accept_length "
+        "FROM trial_flat WHERE kind = 'measured' AND engine = 'prompt_lookup' GROUP BY prompt_class"
+    )
+    assert signs["copied code"]["engaged"] == signs["prose"]["engaged"] == 1
+    assert signs["copied code"]["useful"]
+    assert signs["copied code"]["accept_length"] > 2
+    assert signs["prose"]["accept_length"] == pytest.approx(1, abs=0.1)
