@@ -227,7 +227,7 @@ def interlace(folder: Path, *arguments: str) -> str:
     ctypes.util.find_library("openblas") is None and "CI" not in os.environ,
     reason="no OpenBLAS: apt-get install libopenblas0-pthread",
 )
-def test_copied_code_is_faster_and_prose_is_not(run_folder: Path) -> None:
+def test_copied_code_is_much_faster_and_prose_is_not(run_folder: Path) -> None:
     """Decoding is compared: mlx-dspark also reads a prompt in one pass fewer than mlx-lm."""
     interlace(
         run_folder, "run", "sweep=prompt_lookup", "workload=prompts", "workload.file=prompts.jsonl", "gate=none",
@@ -242,8 +242,7 @@ def test_copied_code_is_faster_and_prose_is_not(run_folder: Path) -> None:
     code, prose = verdicts["copied code"], verdicts["prose"]
     assert (code["verdict"], code["direction"]) == ("supported", "faster")
     assert code["ratio"] > 1.5
-    assert prose["ratio"] < 1.15
-    assert not (prose["verdict"] == "supported" and prose["direction"] == "faster")
+    assert 0.8 < prose["ratio"] < 1.15  # nothing proposed: what is left is the difference of the two packages' loops
     signs = ask(
         "SELECT prompt_class, min(engaged) AS engaged, min(useful) AS useful, avg(accept_length) AS accept_length "
         "FROM trial_flat WHERE kind = 'measured' AND engine = 'prompt_lookup' GROUP BY prompt_class"
