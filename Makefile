@@ -85,7 +85,7 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-		--no-emit-find-links pyproject.toml --extra lookup --group dev --extra dflash --extra lookup -o requirements-dev.lock
+		--no-emit-find-links pyproject.toml --extra dflash --extra lookup --group dev -o requirements-dev.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
