@@ -47,6 +47,22 @@ def trials(source: Engine | str, run_id: str) -> pd.DataFrame:
     )
 
 
+def readings(source: Engine | str, run_id: str, field: str) -> "pd.Series[Any]":
+    """One telemetry field in words as it was before each trial of a run, by trial_id; trials without it are absent."""
+    rows = _frame(
+        source,
+        """
+        SELECT telemetry.trial_id AS trial_id, telemetry.value_text AS value_text
+        FROM telemetry JOIN trial ON trial.id = telemetry.trial_id
+        WHERE trial.run_id = :run_id AND telemetry.field = :field AND telemetry.phase = 'before'
+            AND telemetry.value_text IS NOT NULL
+        """,
+        run_id=run_id,
+        field=field,
+    )
+    return rows.set_index("trial_id")["value_text"]
+
+
 def verdicts(source: Engine | str, run_id: str) -> pd.DataFrame:
     """The comparisons of a run's newest audit, with the columns of the view `verdict_flat`."""
     return _frame(source, "SELECT * FROM verdict_flat WHERE run_id = :run_id ORDER BY position", run_id=run_id)

@@ -45,6 +45,7 @@ from orchestrator.statistics.verdicts import Case, decide
 __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", "Included", "Inference", "audit"]
 
 METHOD_VERSION = "1"
+RUN_DRIFT = "run_drift"  # code of the reason that tells it
 
 # fixed: as many rounds as planned; anytime: rounds went on until the comparison was decided.
 Inference = Literal["fixed", "anytime"]
@@ -65,6 +66,8 @@ class _Run:
     differences: DifferenceTable
     carry_over: CarryOver | None
     notes: Mapping[str, tuple[Reason, ...]]  # by arm: trials left out
+    drift: float | None  # between the control runs at both ends
+    drift_reason: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +110,7 @@ def audit(
     if control not in arms:
         raise ValueError(f"control {control!r}: no such arm in the run; it has {arms}")
     usable = Usable.read(measured)
+    drift, drift_reason = run_drift(trials, control=control, metric=metric)
     run = _Run(
         control=control,
         treatments=tuple(arm for arm in arms if arm != control),
@@ -119,23 +123,20 @@ def audit(
         differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
         carry_over=carry_over(usable.trials(ALL), control=control, seed=seed),
         notes={arm: _left_out(measured, arm) for arm in arms},
+        drift=drift,
+        drift_reason=drift_reason,
     )
     scoped = [_scoped(usable, scope, run) for scope in scopes_of(measured)]
     pairs = list(zip(scoped, _with_excluded(measured, run, scoped), strict=True))
     comparisons = tuple(
         _compare(run, one, with_excluded, treatment) for treatment in run.treatments for one, with_excluded in pairs
     )
-    return _result(run, trials, measured, scoped, comparisons)
+    return _result(run, measured, scoped, comparisons)
 
 
 def _result(
-    run: _Run,
-    trials: pd.DataFrame,
-    measured: pd.DataFrame,
-    scoped: Sequence[_Scoped],
-    comparisons: tuple[Comparison, ...],
+    run: _Run, measured: pd.DataFrame, scoped: Sequence[_Scoped], comparisons: tuple[Comparison, ...]
 ) -> AuditResult:
-    drift, drift_reason = run_drift(trials, control=run.control, metric=run.metric)
     return AuditResult(
         method_version=METHOD_VERSION,
         control=run.control,
@@ -148,9 +149,9 @@ def _result(
         best=tuple(_best(run, one) for one in scoped),
         carry_over=run.carry_over,
         arms=arm_summaries(measured, [run.control, AA_LABEL, *run.treatments]),
-        drift=drift,
-        drift_reason=drift_reason,
-        summary=summarise(comparisons, drift, run.metric),
+        drift=run.drift,
+        drift_reason=run.drift_reason,
+        summary=summarise(comparisons, run.drift, run.metric),
     )
 
 
@@ -242,7 +243,7 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
     verdict, reasons = decide(_case(run, one, treatment))
     notes = (*ran.notes, *control_ran.notes, *_carry_over_note(run, reasons))
     if scope == ALL:
-        notes += (*run.notes[treatment], *run.notes[run.control])
+        notes += (*run.notes[treatment], *run.notes[run.control], _drift_note(run))
     return Comparison(
         treatment=treatment,
         control=run.control,
@@ -265,6 +266,13 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
         included=_included(run, included, treatment) if included else None,
         reasons=(*reasons, *notes),
     )
+
+
+def _drift_note(run: _Run) -> Reason:
+    """What the control runs at both ends show, beside every verdict."""
+    if run.drift is None:
+        return Reason(code=RUN_DRIFT, text=f"drift of the run unknown: {run.drift_reason}")
+    return Reason(code=RUN_DRIFT, text=f"the control itself changed by {run.drift:+.1%} from first to last run")
 
 
 def _case(run: _Run, one: _Scoped, treatment: str) -> Case:

@@ -184,8 +184,7 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     Raises:
         InterlaceError: see `orchestrator.running.runner.Runner.run`.
     """
-    from db.frames import trials
-    from orchestrator.judging import decisions
+    from orchestrator.judging import decisions, measured_trials
     from orchestrator.running.crew import Crew
     from orchestrator.running.preparation import find_weights
     from orchestrator.running.progress import remainder
@@ -201,7 +200,9 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     stored = recorder.stored()
 
     def decided() -> dict[str, str]:
-        return decisions(trials(recorder.database, recorder.run_id), plan) if plan.design.stop == "early" else {}
+        if plan.design.stop != "early":
+            return {}
+        return decisions(measured_trials(recorder.database, recorder.run_id), plan)
 
     done = frozenset(decided())
     left = remainder(schedule, stored.trials, dropped=stored.dropped | done, replays=plan.gate.replays)

@@ -8,7 +8,7 @@ import pandas as pd
 from sqlalchemy import Engine as Database
 
 from db.errors import DatabaseError
-from db.frames import runs, trials
+from db.frames import readings, runs, trials
 from db.session import open_existing
 from orchestrator.audit import AuditResult, audit
 from orchestrator.plan import Plan
@@ -30,6 +30,12 @@ SHORT_HASH = 6  # of a configuration, as shown to people
 LEAST_TRIALS = 12  # that a run's noise and drift can be read from
 # What two runs may differ in; then it is named.
 FACTS = ("host", "chip", "os_build", "python", "mlx_version", "mlx_lm_version", "engine_version", "power_source")
+
+
+def measured_trials(database: Database, run_id: str) -> pd.DataFrame:
+    """A run's rows of `trial_flat`, with what else two arms must share."""
+    frame = trials(database, run_id)
+    return frame.assign(power_mode=frame["trial_id"].map(readings(database, run_id, "power_mode")))
 
 
 def judge(frame: pd.DataFrame, plan: Plan) -> AuditResult:
@@ -67,7 +73,7 @@ class Judged:
 
 def judge_run(database: Database, plan: Plan, run_id: str) -> Judged:
     """Audit the stored trials of a run and store the judgement beside them."""
-    frame = trials(database, run_id)
+    frame = measured_trials(database, run_id)
     judged = Judged(result=judge(frame, plan), composition=composition(frame, plan))
     compositions = None
     if judged.composition is not None:
@@ -135,7 +141,7 @@ def explanations(points: pd.DataFrame) -> tuple[DriftExplanation, ...]:
 
 def run_side(database: Database, plan: Plan, run_id: str) -> RunSide:
     """A run, as far as comparing it with another needs it."""
-    frame = trials(database, run_id)
+    frame = measured_trials(database, run_id)
     digests = frame.dropna(subset=["checkpoint_digest"]).groupby("arm")["checkpoint_digest"].first()
     return RunSide(
         run_id=run_id,

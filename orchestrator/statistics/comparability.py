@@ -29,6 +29,9 @@ _ENVIRONMENT = {
     "interlace_version": "interlace version",
     "python": "Python version",
     "power_source": "power source",
+    "power_mode": "power mode",
+    # A proposal is accepted when it matches what the target would pick, so another sampler is another quantity.
+    "temperature": "sampler's temperature",
 }
 _PAIRED_BY = ["round", "prompt_id", "turn"]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.statistics.observations import ArmSummary
 
 MISSING = "-"
+RUN_DRIFT = "run_drift"  # a reason that has its own line
 VERDICT_STYLES = {
     "supported": "bold green",
     "no_difference": "cyan",
@@ -223,11 +224,15 @@ def footnotes(result: "AuditResult") -> Iterable[str]:
             low, high = floor.effect.ci_low, floor.effect.ci_high
             yield f"A/A floor: the control against itself {floor.effect.ratio:.3f} ({low:.3f} to {high:.3f})"
     yield from best_lines(result)
+    for one in overall(result):
+        if one.included is not None and one.included.verdict != one.verdict:
+            words = verdict_words(one.included.verdict)
+            yield f"{one.treatment}: with the excluded trials it would be {words} ({number(one.included.ratio)})"
     seen: set[str] = set()
     for one in overall(result):
         for reason in one.reasons:
             line = f"{one.treatment}: {reason.text}"
-            if line not in seen:
+            if line not in seen and reason.code != RUN_DRIFT:
                 seen.add(line)
                 yield line
 

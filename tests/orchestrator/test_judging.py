@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine as Database
+from sqlalchemy import select
 
+from db import models
 from db.frames import verdicts
-from db.session import open_database
+from db.session import open_database, reading, transaction
 from orchestrator.commands import run_recorded
 from orchestrator.jsonable import bounded
 from orchestrator.judging import host_noise, judge_run
@@ -63,3 +65,29 @@ def test_the_same_rows_give_the_same_judgement(finished: tuple[Database, Plan, s
 def test_simulated_runs_say_nothing_of_the_host(finished: tuple[Database, Plan, str]) -> None:
     database, _, _ = finished
     assert host_noise(str(database.url), hostname=read_host().hostname) is None
+
+
+def test_another_power_mode_in_one_arm_confounds(finished: tuple[Database, Plan, str]) -> None:
+    database, planned, run_id = finished
+    slow = recorder_arm_trials(database, run_id, "1.2 0.01")
+    with transaction(database) as session:
+        for trial in session.scalars(select(models.Trial).filter_by(run_id=run_id)):
+            mode = "low" if trial.id in slow else "automatic"
+            session.add(models.Telemetry(trial_id=trial.id, phase="before", field="power_mode", value_text=mode))
+    judged = {one.treatment: one for one in judge_run(database, planned, run_id).result.comparisons}
+    assert judged["1.2 0.01"].verdict == "confounded"
+    assert "power mode" in judged["1.2 0.01"].reasons[0].text
+    assert judged["1.2 0.011"].verdict != "confounded"
+
+
+def recorder_arm_trials(database: Database, run_id: str, name: str) -> set[str]:
+    query = select(models.Trial.id).join(models.Arm).where(models.Arm.run_id == run_id, models.Arm.name == name)
+    with reading(database) as session:
+        return set(session.scalars(query))
+
+
+def test_the_control_runs_stand_beside_every_verdict(finished: tuple[Database, Plan, str]) -> None:
+    database, planned, run_id = finished
+    for one in judge_run(database, planned, run_id).result.comparisons:
+        if one.prompt_class is None and one.turn is None:
+            assert any(reason.code == "run_drift" for reason in one.reasons)
