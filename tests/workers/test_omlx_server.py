@@ -252,6 +252,18 @@ def test_wrong_settings_are_refused_in_one_line(make: Any) -> None:
         make(Omlx, "good", attach="http://127.0.0.1:1").load()
 
 
+@pytest.mark.parametrize("kind", [Omlx, OmlxDflash, OmlxMtp])
+def test_the_end_of_the_text_cannot_be_ignored_and_is_not_ignored_silently(
+    checkpoint: dict[str, Any], kind: type[Omlx]
+) -> None:
+    engine = kind(settings={}, checkpoint=checkpoint, draft=checkpoint, sampling=GREEDY | {"ignore_eos": True})
+    with pytest.raises(
+        EngineError, match=r"oMLX cannot ignore the end of the text; set sampling\.ignore_eos=false"
+    ) as no:
+        engine.load()
+    assert no.value.kind is FaultKind.unsupported_setting
+
+
 REAL = "INTERLACE_TEST_OMLX"  # the program `omlx` of an environment with flyto-mlx and mlx[cpu]: about 3 GB to install
 
 

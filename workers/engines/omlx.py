@@ -61,6 +61,12 @@ class Omlx(LaunchedEngine):
 
     def _open(self) -> LoadInfo:
         own = self._settings()
+        if self._sampling.ignore_eos:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                f"sampling {self._sampling.name}: oMLX cannot ignore the end of the text",
+                remedy="set sampling.ignore_eos=false",
+            )
         if own.burst_decode not in _BURST_MODES:
             raise EngineError(
                 FaultKind.unsupported_setting,
