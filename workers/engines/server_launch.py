@@ -100,17 +100,22 @@ class LaunchedEngine(ServerEngine):
             self._log = None if own.log_file is None else ServerLog(Path(own.log_file))
             self._log_start = 0 if self._log is None else self._log.mark()
             self._client = self._connected_to(own.attach)
-            notes = [f"attached to {self._client.url}: what it does outside these requests is unknown"]
+            notes = [
+                f"attached to {self._client.url}: what it does outside these requests is unknown",
+                "its versions, draft and settings are its own; of engine.*, what a launch would set is not applied",
+            ]
         else:
             self._launch()
             notes = []
         first = self._first_answer(own.ready_s)
         self._require_server()
         notes += self._after_ready(first)
-        widths = self._widths()
+        # Whoever started a server chose its block: that our configuration has one shows nothing.
+        widths = self._widths() if own.attach is None else Widths()
+        known = own.attach is None or self.mechanism is None
         return LoadInfo(
             drafted_per_step=widths.drafted_per_step,
-            verify_width=1 + (widths.drafted_per_step or 0),
+            verify_width=1 + (widths.drafted_per_step or 0) if known else None,
             engine_setting=dict(widths.engine_setting or {}),
             engine_version=self.server_version,
             notes=notes,
