@@ -243,7 +243,7 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
     verdict, reasons = decide(_case(run, one, treatment))
     notes = (*ran.notes, *control_ran.notes, *_carry_over_note(run, reasons))
     if scope == ALL:
-        notes += (*run.notes[treatment], *run.notes[run.control], _drift_note(run))
+        notes = (_drift_note(run), *notes, *run.notes[treatment], *run.notes[run.control])
     return Comparison(
         treatment=treatment,
         control=run.control,

@@ -99,7 +99,7 @@ def test_the_first_varies_slowest_as_in_hydras_own_product() -> None:
         (["sampling.temperature=0.0,0.7"], ["temperature=0", "temperature=0.7"]),
         (["engine.prefix_cache=true,false"], ["prefix_cache=true", "prefix_cache=false"]),
         (["engine.kv_bits=null,4"], ["kv_bits=null", "kv_bits=4"]),
-        (["checkpoint=glob(smollm2*)"], ["smollm2-4bit", "smollm2-8bit"]),
+        (["checkpoint=glob(smollm2*bit)"], ["smollm2-4bit", "smollm2-8bit"]),
         (
             ["sampling.template_options={thinking:true},{thinking:false}"],
             ["thinking=true", "thinking=false"],
