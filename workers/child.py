@@ -13,8 +13,9 @@ import psutil
 
 from workers.channel import ChannelClosed, LineChannel
 from workers.family import Family
-from workers.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark
+from workers.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark, port_of
 from workers.protocol import Stop, encode
+from workers.server_process import port_is_open
 from workers.surroundings import VERSION_MARK, installed
 
 SIGNAL_GRACE_S = 5.0  # at most, after each signal
@@ -41,6 +42,7 @@ class StopReport:
     returncode: int | None  # negative for a signal; None: it never started, or would not die
     signals: tuple[str, ...]  # those that it took: SIGTERM, SIGKILL
     survivors: tuple[int, ...]  # pids that no signal ended; they stay in the journal
+    open_ports: tuple[int, ...] = ()  # its servers' that somebody still answers
 
 
 class Child:
@@ -81,6 +83,9 @@ class Child:
         """
         for process in self.family.snapshot():
             self._write_down(process)
+        for process, entry in list(self._entries.items()):
+            if entry.port is None and port_of(process) is not None:
+                self._write_down(process)  # it was seen before it had become the server
 
     def mark_log(self) -> None:
         """What is printed from now on belongs to the request that begins."""
@@ -129,7 +134,13 @@ class Child:
         for process, entry in self._entries.items():
             if process.pid not in survivors:
                 self._journal.gone(entry)
-        return StopReport(returncode=self.reap(0), signals=tuple(signals), survivors=survivors)
+        ports = sorted({entry.port for entry in self._entries.values() if entry.port is not None})
+        return StopReport(
+            returncode=self.reap(0),
+            signals=tuple(signals),
+            survivors=survivors,
+            open_ports=tuple(port for port in ports if port_is_open(port)),
+        )
 
     def _spawn(self, request_fd: int, record_fd: int, heartbeat_s: float) -> subprocess.Popen[bytes]:
         command = [*_worker_of(self._spec.python), "--request-fd", str(request_fd), "--record-fd", str(record_fd)]

@@ -21,6 +21,8 @@ START_TOLERANCE_S = 2.0
 
 # In the environment of a worker and all that comes of it: which run's process they belong to.
 OWNER_MARK = "INTERLACE_OWNER"
+# In the environment of a server that a worker launches, and of what comes of it: the port that it was given.
+PORT_MARK = "INTERLACE_PORT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,17 @@ def describe(process: psutil.Process, *, run_id: str, arm: str) -> Spawned:
         cwd=_readable(process.cwd),
         parent_pid=parent.pid,
         parent_create_time=parent.create_time(),
+        port=port_of(process),
     )
+
+
+def port_of(process: psutil.Process) -> int | None:
+    """The port that its environment names. A process that has not yet become its program still has its parent's."""
+    try:
+        mark = process.environ().get(PORT_MARK, "")
+    except (psutil.Error, OSError):
+        return None
+    return int(mark) if mark.isdigit() else None
 
 
 def owner_mark() -> str:

@@ -250,6 +250,8 @@ class WorkerProcess:
         report = self.stop(SIGNAL_GRACE_S)
         if report.survivors:
             message += f"; processes {report.survivors} survived SIGKILL"
+        if report.open_ports:
+            message += f"; ports {report.open_ports} of its servers are still answered"
         raise WorkerFault(kind, self._named(message), log_tail=child.log_tail(), detail=detail)
 
     def _named(self, message: str) -> str:

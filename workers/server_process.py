@@ -23,6 +23,7 @@ import psutil
 
 from workers.errors import EngineError, FaultKind, classify_text, describe_exit
 from workers.family import Family
+from workers.journal import PORT_MARK
 
 HOST = "127.0.0.1"
 TERM_GRACE_S, KILL_GRACE_S = 6.0, 3.0
@@ -100,7 +101,7 @@ class ServerProcess:
                     stdout=log,
                     stderr=log,
                     cwd=spec.folder,
-                    env={**os.environ, **spec.environment, "SPT_NOENV": "1", "PYTHONUNBUFFERED": "1"},
+                    env={**os.environ, **spec.environment, **_marks(spec)},
                     start_new_session=True,
                 )
             except OSError as error:
@@ -174,6 +175,10 @@ class ServerProcess:
                 FaultKind.generation_failed,
                 f"{self.spec.title} is gone, but process {strangers[0]} listens on its port {self.spec.port}",
             )
+        if port_is_open(self.spec.port):  # another user's processes cannot be looked into
+            raise EngineError(
+                FaultKind.generation_failed, f"{self.spec.title} is gone, but its port {self.spec.port} is still open"
+            )
 
     def _close_log(self) -> None:
         if self._own_log is not None:
@@ -184,6 +189,12 @@ class ServerProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(grace_s)
         self._family.wait_gone(max(0.0, deadline - time.monotonic()))
+
+
+def _marks(spec: ServerSpec) -> dict[str, str]:
+    """What a launched process carries beside the worker's own marks."""
+    port = {PORT_MARK: str(spec.port)} if spec.port else {}
+    return {**port, "SPT_NOENV": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def free_port() -> int:

@@ -119,6 +119,8 @@ class Crew:
         report = member.process.stop(self.deadlines.teardown_s)
         if report.survivors:
             self.note(f"{arm}: processes {report.survivors} survive SIGKILL; what they hold stays taken")
+        elif report.open_ports:
+            self.note(f"{arm}: ended, and yet somebody answers on ports {report.open_ports} of its servers")
         elif report.signals:
             self.note(f"{arm}: did not stop within {self.deadlines.teardown_s:g} s, ended by {report.signals[-1]}")
 

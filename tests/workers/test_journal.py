@@ -1,5 +1,6 @@
 """The journal knows every process of a run that may still live, by pid and start time."""
 
+import os
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from workers.journal import (
+    PORT_MARK,
     Journal,
     Spawned,
     describe,
@@ -64,6 +66,23 @@ def test_a_line_that_a_crash_cut_short_is_passed_over(path: Path, own: Spawned) 
     with path.open("ab") as file:
         file.write(b'{"event": "spawned", "pid": 12')
     assert read_journal(path) == [own]
+
+
+def test_a_line_without_a_port_is_still_read(path: Path, own: Spawned) -> None:
+    Journal(path).spawned(replace(own, port=8123))
+    assert read_journal(path) == [replace(own, port=8123)]
+    path.write_bytes(path.read_bytes().replace(b', "port": 8123', b""))
+    assert b"port" not in path.read_bytes()
+    assert read_journal(path) == [own]
+
+
+def test_a_server_s_port_is_read_from_its_environment(own: Spawned) -> None:
+    assert own.port is None
+    command = [sys.executable, "-c", "input()"]
+    for mark, port in (("8123", 8123), ("", None), ("all", None)):
+        with subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {PORT_MARK: mark}) as server:
+            assert describe(psutil.Process(server.pid), run_id="r", arm="a").port == port
+            server.kill()
 
 
 def test_an_entry_says_who_the_process_is(own: Spawned) -> None:

@@ -16,7 +16,7 @@ import pytest
 from orchestrator.plan import Deadlines
 from tests.workers import tiny
 from workers.errors import EngineError, FaultKind, WorkerFault
-from workers.journal import read_journal
+from workers.journal import port_of, read_journal
 from workers.process import WorkerProcess, WorkerSpec
 from workers.protocol import Generate, Load, encode
 from workers.server_process import (
@@ -107,6 +107,16 @@ def test_somebody_else_on_the_port_is_named() -> None:
                 server.stop()
 
 
+def test_a_port_that_stays_open_is_told_though_nobody_can_be_seen_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where another user's process has taken it."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        server = ServerProcess(ServerSpec(title="the server", command=[sys.executable, "-c", ""], port=port))
+        monkeypatch.setattr("workers.server_process.listeners", lambda *_, **__: [])
+        with pytest.raises(EngineError, match=f"the server is gone, but its port {port} is still open"):
+            server.stop()
+
+
 def test_nobody_on_the_port_is_told() -> None:
     server = ServerProcess(
         ServerSpec(title="the server", command=[sys.executable, "-c", "import time; time.sleep(60)"], port=free_port())
@@ -172,11 +182,25 @@ def test_the_servers_words_are_in_the_runs_log_and_it_is_in_the_journal(load: Lo
         assert answer.tokens == 8
         assert answer.first_visible_us is not None
         assert "DFlashEngine loaded" in (tmp_path / "a.log").read_text()
-        assert server.pid in {entry.pid for entry in read_journal(tmp_path / "workers.jsonl")}
+        ports = {entry.pid: entry.port for entry in read_journal(tmp_path / "workers.jsonl")}
+        assert ports == {worker.pid: None, server.pid: port_of(server)}
+        assert port_is_open(ports[server.pid] or 0)
         report = worker.stop(10.0)
-    assert (report.returncode, report.signals, report.survivors) == (0, (), ())
+    assert (report.returncode, report.signals, report.survivors, report.open_ports) == (0, (), (), ())
+    assert not port_is_open(ports[server.pid] or 0)
     assert not server.is_running()
     assert read_journal(tmp_path / "workers.jsonl") == []
+
+
+def test_the_run_says_whose_port_is_still_answered_after_the_end(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = WorkerProcess(spec(tmp_path))
+    worker.load(load, DEADLINES)
+    port = port_of(server_of(worker))
+    assert port is not None
+    monkeypatch.setattr("workers.child.port_is_open", lambda asked: asked == port)
+    assert worker.stop(10.0).open_ports == (port,)
 
 
 def test_a_killed_worker_takes_its_server_with_it(load: Load, tmp_path: Path) -> None:

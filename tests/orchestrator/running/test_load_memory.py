@@ -86,4 +86,5 @@ class FakeMember:
         return self
 
     survivors = ()
+    open_ports = ()
     signals = ()
