@@ -108,6 +108,7 @@ RULES: dict[type[Any], dict[str, Rule]] = {
         "verify_mode": one_of("fixed", "adaptive"),
         "draft_bits": one_of(4, 8),
         "draft_group_size": one_of(32, 64, 128),
+        "prefix_cache_bytes": at_least(0),
     },
     schema.MtpConfig: {"depth": within(1, 16)},
     schema.SimulatedConfig: {

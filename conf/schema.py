@@ -274,6 +274,7 @@ class DflashConfig(EngineConfig):
     verify_mode: str = "fixed"  # adaptive: the package shrinks blocks as acceptance falls (dflash-mlx)
     draft_bits: int | None = None  # quantise the draft as it loads; null: as it is
     draft_group_size: int = 64
+    prefix_cache_bytes: int | None = None  # kept between a conversation's turns (dflash-mlx); null, 0: nothing is kept
     copy_drafts: bool = False  # let the package copy from the context instead of drafting; counted apart
 
 

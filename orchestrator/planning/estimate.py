@@ -110,7 +110,7 @@ def about(duration_s: float) -> str:
 
 
 def _trial_s(prompts: Iterable[Prompt], arm: Arm, rates: Rates) -> float:
-    keeps = bool(arm.engine.get("prefix_cache"))
+    keeps = bool(arm.engine.get("prefix_cache", arm.engine.get("prefix_cache_bytes")))
     return sum(_conversation_s(prompt, rates, keeps_prefix=keeps) for prompt in prompts)
 
 

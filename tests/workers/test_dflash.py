@@ -180,6 +180,34 @@ def test_the_draft_is_quantised_as_it_loads(
     assert only.evidence.useful
 
 
+# The prefix cache of dflash-mlx. That it works, an environment with an mlx-lm that it fits shows: test_dflash_prefix.
+
+
+def test_a_prefix_cache_that_cannot_read_this_mlx_lm_s_cache_is_refused_at_load(
+    target: dict[str, Any], drafts: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlx_lm.models.cache import KVCache
+
+    def of_three(self: Any) -> Any:
+        return self.keys, self.values, self.offset
+
+    monkeypatch.setattr(KVCache, "state", property(of_three))
+    with pytest.raises(
+        EngineError, match=r"does not run with mlx-lm .*; set prefix_cache_bytes to null, or"
+    ) as refused:
+        dflash(target, drafts["random1"], {"backend": "dflash-mlx", "prefix_cache_bytes": 2**30}).load()
+    assert refused.value.kind is FaultKind.unsupported_setting
+
+
+def test_without_a_prefix_cache_each_turn_starts_afresh(
+    target: dict[str, Any], drafts: dict[str, dict[str, Any]]
+) -> None:
+    for backend in HERE:
+        engine = dflash(target, drafts["random1"], {"backend": backend, "prefix_cache_bytes": 0})
+        assert "no prefix cache: each turn processes its whole prompt" in engine.load().notes
+        assert [each.result.cached_tokens for each in converse(engine, PROMPT, PROMPT)] == [0, 0]
+
+
 # Copying from the context is no acceptance of the draft.
 
 
@@ -254,6 +282,9 @@ def test_no_draft(target: dict[str, Any]) -> None:
         ({"block_size": 9}, {}, "block_size 9 is more than the 8 that the draft was trained with"),
         ({"verify_mode": "adaptive"}, {}, "mlx-dspark has fixed"),
         ({"draft_bits": 5}, {}, "draft_bits 5"),
+        ({"prefix_cache_bytes": 2**30}, {}, "mlx-dspark has no prefix cache with a budget in process"),
+        ({"backend": "dflash", "prefix_cache_bytes": 1}, {}, "dflash has no prefix cache with a budget in process"),
+        ({"backend": "dflash-mlx", "prefix_cache_bytes": -1}, {}, "prefix_cache_bytes -1: give 0 or more"),
         ({"backend": "dflash", "copy_drafts": True}, {}, "dflash has no copy_drafts"),
         ({"backend": "dflash-mlx"}, {"temperature": 0.5}, "dflash-mlx decodes greedily only"),
         ({}, {"min_p": 0.1}, "has no min_p"),
@@ -294,6 +325,7 @@ def test_the_proposal_tells_whose_the_last_token_is(proposed: list[int], data: s
             verify_mode="fixed",
             draft_bits=None,
             draft_group_size=64,
+            prefix_cache_bytes=0,
             copy_drafts=False,
             sampling=Sampling(),
         )

@@ -34,6 +34,7 @@ class Settings:
     verify_mode: str = "fixed"
     draft_bits: int | None = None
     draft_group_size: int = 64
+    prefix_cache_bytes: int | None = None
     copy_drafts: bool = False
 
 
@@ -63,6 +64,10 @@ class Dflash(SpeculativeEngine):
                 f"verify_mode {own.verify_mode}: {own.backend} has {', '.join(backend.VERIFY_MODES)}": (
                     own.verify_mode not in backend.VERIFY_MODES
                 ),
+                f"prefix_cache_bytes {own.prefix_cache_bytes}: give 0 or more": (own.prefix_cache_bytes or 0) < 0,
+                f"{own.backend} has no prefix cache with a budget in process: prefix_cache_bytes must be null or 0": (
+                    bool(own.prefix_cache_bytes) and not backend.KEEPS_PREFIX
+                ),
                 f"{own.backend} has no copy_drafts": own.copy_drafts and not backend.COPIES,
                 f"{own.backend} decodes greedily only": self._sampling.temperature > 0 and not backend.SAMPLES,
                 f"{own.backend} has no min_p, and sampling {self._sampling.name} sets it": self._sampling.min_p > 0,
@@ -77,6 +82,7 @@ class Dflash(SpeculativeEngine):
                 verify_mode=own.verify_mode,
                 draft_bits=own.draft_bits,
                 draft_group_size=own.draft_group_size,
+                prefix_cache_bytes=own.prefix_cache_bytes or 0,
                 copy_drafts=own.copy_drafts,
                 sampling=self._sampling,
             )
@@ -106,9 +112,17 @@ class Dflash(SpeculativeEngine):
                 f"draft: DFlash {loaded.draft_version}, {loaded.tensors} tensors, all known to {self._own.backend} "
                 f"{version}",
                 *loaded.notes,
-                "no prefix cache: each turn processes its whole prompt",
+                self._prefix_note(),
             ),
         )
+
+    def _prefix_note(self) -> str:
+        if not self._own.prefix_cache_bytes:
+            return "no prefix cache: each turn processes its whole prompt"
+        return f"prefix cache of {self._own.backend}: up to {self._own.prefix_cache_bytes} bytes, within a conversation"
+
+    def _forget(self) -> None:
+        self._backend.forget()
 
     def _generate(self, turn: Turn, tick: Tick) -> Answer:
         return self._backend.generate(turn.prompt_ids, turn.request.max_tokens, end_ids=self._end_ids, tick=tick)

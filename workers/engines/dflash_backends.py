@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from workers.checkpoints import resolve
@@ -39,6 +40,7 @@ class Wanted:
     verify_mode: str
     draft_bits: int | None
     draft_group_size: int
+    prefix_cache_bytes: int  # 0: nothing is kept from one turn to the next
     copy_drafts: bool
     sampling: Sampling
 
@@ -63,6 +65,7 @@ class Backend(ABC):
     COPIES: ClassVar[bool] = True  # can copy from the context instead of drafting
     SAMPLES: ClassVar[bool] = True
     READS_V2: ClassVar[bool] = True
+    KEEPS_PREFIX: ClassVar[bool] = False  # has a prefix cache with a budget of bytes
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -89,6 +92,10 @@ class Backend(ABC):
     @abstractmethod
     def generate(self, prompt_ids: Sequence[int], max_tokens: int, *, end_ids: frozenset[int], tick: Tick) -> Answer:
         """Answer one prompt."""
+
+    def forget(self) -> None:
+        """A new conversation: nothing of the last one may be reused."""
+        return
 
     @contextmanager
     def _checking_parameters(self, folder: Path) -> Iterator[None]:
@@ -291,10 +298,12 @@ class DflashMlx(Backend):
     VERIFY_MODES = ("fixed", "adaptive")
     SAMPLES = False
     READS_V2 = False
+    KEEPS_PREFIX = True
 
     def load_target(self, checkpoint: Mapping[str, Any], draft: Path) -> LoadedModel:
         from dflash_mlx.runtime.bundle import load_runtime_bundle
-        from dflash_mlx.runtime.context import build_offline_runtime_context
+        from dflash_mlx.runtime.config import runtime_config_from_defaults
+        from dflash_mlx.runtime.context import build_runtime_context
 
         resolved = resolve(checkpoint)
         if resolved["source"] == "dummy":
@@ -304,8 +313,16 @@ class DflashMlx(Backend):
                 remedy="choose a checkpoint on the disk",
             )
         folder, info = obtain_folder(resolved)
+        if self.wanted.prefix_cache_bytes:
+            require_readable_cache()
         mode = {"fixed": "dflash"}.get(self.wanted.verify_mode, self.wanted.verify_mode)
-        self._context = build_offline_runtime_context(verify_mode=mode)
+        config = runtime_config_from_defaults(
+            prefix_cache=self.wanted.prefix_cache_bytes > 0,
+            prefix_cache_max_bytes=self.wanted.prefix_cache_bytes,
+            prefix_cache_l2=False,  # on the disk: it would outlive the arm
+            verify_mode=mode,
+        )
+        self._context = build_runtime_context(config)
         with self._checking_parameters(draft):
             self._bundle = load_runtime_bundle(
                 model_ref=str(folder),
@@ -325,13 +342,14 @@ class DflashMlx(Backend):
         return {"block_tokens": width, "verify_mode": self._context.verify.mode}
 
     def generate(self, prompt_ids: Sequence[int], max_tokens: int, *, end_ids: frozenset[int], tick: Tick) -> Answer:
-        from dflash_mlx.engine.events import SummaryEvent, TokenEvent
+        from dflash_mlx.engine.events import PrefillCompleteEvent, SummaryEvent, TokenEvent
         from dflash_mlx.runtime import stream_dflash_generate
 
         bundle = self._bundle
         calls = Calls()
         arrived: dict[int, int] = {}  # tokens by the cycle that brought them; 0: prefill
         summary = None
+        cached_tokens = 0
         events = stream_dflash_generate(
             target_model=bundle.target_model,
             target_ops=Watched(bundle.target_ops, verify_block=calls.verify),
@@ -342,14 +360,16 @@ class DflashMlx(Backend):
             block_tokens=self.wanted.block_size,
             stop_token_ids=sorted(end_ids),
             prompt_tokens_override=list(prompt_ids),
-            publish_generation_snapshot=False,
             runtime_context=self._context,
+            **self._prefix(prompt_ids),
         )
         for event in events:
             if isinstance(event, TokenEvent):
                 if event.cycles_completed not in arrived:
                     tick()
                 arrived[event.cycles_completed] = arrived.get(event.cycles_completed, 0) + 1
+            elif isinstance(event, PrefillCompleteEvent):
+                cached_tokens = int(event.snap_prefix_len)  # restored, not only found
             elif isinstance(event, SummaryEvent):
                 summary = event
         if summary is None:
@@ -359,7 +379,37 @@ class DflashMlx(Backend):
             rounds=calls.rounds(summary.acceptance_history),
             tokens_per_tick=list(arrived.values()),
             fallback=str(summary.fallback_reason) if summary.fallback_ar else None,
+            cached_tokens=cached_tokens,
         )
+
+    def _prefix(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
+        """What the package's cache has of this prompt, and where the new state goes: as its server asks for them."""
+        if not self.wanted.prefix_cache_bytes:
+            return {"publish_generation_snapshot": False}
+        from dflash_mlx.server.prefix_cache_flow import PrefixCacheFlow
+
+        bundle = self._bundle
+        models = (bundle.resolved_model_ref, None, bundle.resolved_draft_ref)
+        flow = PrefixCacheFlow.for_request(
+            model_provider=SimpleNamespace(model_key=models, tokenizer=bundle.tokenizer),
+            draft_model=bundle.draft_model,
+            tokenizer=bundle.tokenizer,
+            prompt=list(prompt_ids),
+            runtime_context=self._context,
+        )
+        return {
+            "prefix_snapshot": flow.snapshot,
+            "snapshot_service": flow.snapshot_service,
+            "stable_prefix_len": flow.stable_prefix_len,
+            "prefix_cache_active": flow.cache_active,
+            "publish_generation_snapshot": flow.publish_generation_snapshot,
+        }
+
+    def forget(self) -> None:
+        if self.wanted.prefix_cache_bytes:
+            from dflash_mlx.cache.manager import shutdown_runtime_cache_manager
+
+            shutdown_runtime_cache_manager()
 
     def _quantisation(self, dtype: str) -> str | None:
         """The draft's weights in the package's words; activations stay in 32 bits where the target's are."""
@@ -367,6 +417,28 @@ class DflashMlx(Backend):
             return None
         activations = 32 if dtype == "float32" else 16
         return f"w{self.wanted.draft_bits}a{activations}:gs{self.wanted.draft_group_size}"
+
+
+def require_readable_cache() -> None:
+    """dflash-mlx 0.1.8 reads mlx-lm's cache in a form that mlx-lm 0.32 no longer has: every turn would fail.
+
+    Raises:
+        EngineError: this pair of packages cannot store a prefix.
+    """
+    import mlx.core as mx
+    from dflash_mlx.cache.codecs import serialize_target_cache
+
+    cache: Any = import_module("mlx_lm.models.cache").KVCache()
+    cache.update_and_fetch(mx.zeros((1, 1, 1, 8)), mx.zeros((1, 1, 1, 8)))
+    try:
+        serialize_target_cache([cache])
+    except (ValueError, TypeError) as error:
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            f"engine dflash: the prefix cache of dflash-mlx {installed('dflash-mlx')} does not run with mlx-lm"
+            f" {installed('mlx-lm')} ({error})",
+            remedy="set prefix_cache_bytes to null, or engine.python to an environment with dflash-mlx and mlx-lm<0.32",
+        ) from error
 
 
 class Calls:

@@ -40,6 +40,7 @@ class Answer:
     decode_tps: float | None = None
     tokens_per_tick: Sequence[int] | None = None  # None: prefill's token, then those of each step
     fallback: str | None = None  # why it gave speculation up, in its own words
+    cached_tokens: int | None = None  # of the prompt, from a cache of the package's own; None: it has none
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,7 +130,7 @@ class SpeculativeEngine(CallbackEngine):
             text=text_of(self.target.tokenizer, done.token_ids, self._end_ids),
             finish_reason=done.finish_reason,
             prompt_tokens=len(turn.prompt_ids),
-            cached_tokens=turn.cached_tokens,
+            cached_tokens=turn.cached_tokens if turn.answer.cached_tokens is None else turn.answer.cached_tokens,
             prompt_sha256=sha256_of_ids(turn.prompt_ids),
             evidence=self._evidence(turn.answer, done),
             tokens_per_stamp=tokens_per_stamp(turn.answer, done, ticks=turn.ticks, engine=self.NAME),

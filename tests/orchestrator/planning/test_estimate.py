@@ -40,6 +40,11 @@ def test_a_kept_prefix_is_not_processed_again() -> None:
     assert seconds(plan) == pytest.approx(3 + 6 * (5 + 5 + TRIAL_OVERHEAD_S))
     plan = plans.plan(lost, prompts=(TWO,), **once)
     assert seconds(plan) == pytest.approx(3 + 6 * (5 + 3 + 5 + TRIAL_OVERHEAD_S))  # 30 tokens before, again
+    for budget, again_s in ((2**30, 0), (0, 3), (None, 3)):  # of an engine that has a budget and no switch
+        engine = {key: value for key, value in lost.engine.items() if key != "prefix_cache"}
+        budgeted = replace(lost, engine=engine | {"prefix_cache_bytes": budget})
+        plan = plans.plan(budgeted, prompts=(TWO,), **once)
+        assert seconds(plan) == pytest.approx(3 + 6 * (5 + again_s + 5 + TRIAL_OVERHEAD_S))
 
 
 def test_cooling_down_and_swapping_models_cost_time() -> None:
