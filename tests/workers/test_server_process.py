@@ -200,6 +200,10 @@ def test_the_run_says_whose_port_is_still_answered_after_the_end(
     port = port_of(server_of(worker))
     assert port is not None
     monkeypatch.setattr("workers.child.port_is_open", lambda asked: asked == port)
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(WorkerFault, match=rf"ports \({port},\) of its servers are still answered"):
+        worker.generate(ASK, DEADLINES)
     assert worker.stop(10.0).open_ports == (port,)
 
 

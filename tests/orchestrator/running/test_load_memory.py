@@ -75,6 +75,25 @@ def test_memory_settles_between_one_arms_end_and_the_next_ones_load(
     crew.members.clear()
 
 
+def test_a_server_s_port_that_is_still_answered_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = plan(arm("a"))
+    notes: list[str] = []
+    crew = Crew(
+        run_id="run-1",
+        log_dir=tmp_path,
+        deadlines=planned.design.deadlines,
+        swap=False,
+        weights={},
+        journal_path=tmp_path / "journal",
+        note=notes.append,
+    )
+    monkeypatch.setattr(Crew, "_load", lambda crew, arm: FakeMember())
+    monkeypatch.setattr(FakeMember, "open_ports", (8123,))
+    crew.member(planned.arms[0], on_load=lambda member: None)
+    crew.close()
+    assert notes == ["a: ended, and yet somebody answers on ports (8123,) of its servers"]
+
+
 class FakeMember:
     """A worker that ends at once."""
 
@@ -86,5 +105,5 @@ class FakeMember:
         return self
 
     survivors = ()
-    open_ports = ()
+    open_ports: tuple[int, ...] = ()
     signals = ()
