@@ -49,9 +49,10 @@ quickstart: $(VENV)/.runtime
 	$(BIN)/interlace checkpoint import smollm2
 	$(BIN)/interlace run sweep=quickstart
 
-# The README's pictures, from the newest run in the database.
+# The README's pictures, from the newest finished run of each experiment in the database.
 gallery: $(VENV)/.dev
-	$(BIN)/python docs/pictures.py last docs/images/quickstart.svg
+	$(BIN)/python docs/pictures.py quickstart docs/images/quickstart.svg
+	$(BIN)/python docs/pictures.py prompt_lookup docs/images/prompt_lookup.svg
 
 # ---- checks: the same here, in pre-commit and in CI -----------------------------------------------------------------
 

@@ -78,7 +78,8 @@ class ProgressObserver:
         again = f" (attempt {unit.attempt + 1})" if unit.attempt else ""
         self._bar.update(self._task, description=what + again)
         if not self._out.is_terminal:
-            self._out.print(Text(f"{what}{again}: {len(unit.trials)} trials, {self._eta()}"))
+            trials = "1 trial" if len(unit.trials) == 1 else f"{len(unit.trials)} trials"
+            self._out.print(Text(f"{what}{again}: {trials}, {self._eta()}"))
 
     def unit_replayed(self, unit: Unit) -> None:
         self._total += len(unit.trials)
