@@ -231,7 +231,8 @@ def footnotes(result: "AuditResult") -> Iterable[str]:
     seen: set[str] = set()
     for one in overall(result):
         for reason in one.reasons:
-            line = f"{one.treatment}: {reason.text}"
+            named = reason.text.startswith(f"{one.treatment}:")
+            line = reason.text if named else f"{one.treatment}: {reason.text}"
             if line not in seen and reason.code != RUN_DRIFT:
                 seen.add(line)
                 yield line
