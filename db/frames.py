@@ -16,7 +16,7 @@ from db.session import open_existing, reading
 LAST = "last"
 _CANDIDATES_SHOWN = 5
 
-_FLAGS = frozenset("is_control is_warmup is_aa requested engaged useful simulated".split())
+_FLAGS = frozenset("is_control is_warmup is_aa requested engaged useful simulated randomised".split())
 _COUNTS = frozenset(
     (
         "round position bits block_size turn thermal_before thermal_max thermal_after prompt_tokens cached_tokens"
@@ -27,7 +27,8 @@ _COUNTS = frozenset(
 _REALS = frozenset(
     (
         "ttft_s prefill_tps decode_tps end_to_end_tps accept_length acceptance_rate total_s engine_prefill_tps"
-        " engine_decode_tps engine_gap cpu_s gate_wait_s wall_s monotonic_s temperature ratio ci_low ci_high p_value"
+        " engine_decode_tps engine_gap first_byte_s first_visible_s cpu_s gate_wait_s wall_s monotonic_s temperature"
+        " ratio ci_low ci_high p_value"
         " aa_ratio aa_low aa_high family_p engaged_share drift alpha margin runner_started_at"
     ).split()
 )

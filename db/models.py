@@ -4,6 +4,7 @@
                   run ─< round ─< trial ─< generation ─< evidence
                   run ─< trial >─ arm, environment;   trial ─< telemetry
                   run ─< audit ─< comparison
+    run ─< queue_entry;   run ─< divergence;   run ─< pass_time
     host ─< run
 
 Keys are UUIDv7, so that databases of several machines merge. Times are UTC; durations are monotonic. A value that
@@ -145,8 +146,10 @@ class Checkpoint(Base):
     bits: Mapped[int | None]
     weights_bytes: Mapped[int | None]
     config: Mapped[dict[str, Any]]
+    bytes_read_per_token: Mapped[int | None]  # weights that one decoded token reads: of a mixture, the active experts
+    kv_bytes_per_token: Mapped[int | None]  # growth of an unquantised cache a token, all layers
     __table_args__ = (
-        _one_of("source", "hub", "local", "gguf", "imported", "dummy", "simulated"),
+        _one_of("source", "hub", "local", "gguf", "imported", "dummy", "simulated", "unknown"),
         Index(None, "name"),
     )
 
@@ -176,11 +179,23 @@ class Run(Base):
     boot_id: Mapped[str | None]
     log_dir: Mapped[str | None]
     note: Mapped[str | None]
+    heartbeat_at: Mapped[dt.datetime | None]  # the last sign of life of the process that runs it
+    current: Mapped[dict[str, Any] | None]  # what it is at: see orchestrator.running.recording; NULL: at nothing
+    origin: Mapped[str] = mapped_column(
+        default="interlace"
+    )  # interlace, or the format of the file that it was read from
+    randomised: Mapped[bool] = mapped_column(
+        default=True
+    )  # whether the orders were drawn at random: results of other tools were not
+    source_name: Mapped[str | None]  # of the file that it was read from
+    source_sha256: Mapped[str | None] = mapped_column(unique=True)
+    bandwidth_bytes_per_s: Mapped[float | None]  # of the host's memory, for ceilings
+    bandwidth_source: Mapped[str | None]  # published, measured, or why it is unknown
 
     experiment: Mapped[Experiment] = relationship(lazy="raise")
     host: Mapped[Host] = relationship(lazy="raise")
     __table_args__ = (
-        _one_of("status", "planned", "running", "done", "interrupted", "failed"),
+        _one_of("status", "planned", "running", "done", "interrupted", "failed", "cancelled"),
         Index(None, "experiment_id", "created_at"),
         Index(None, "host_id", "created_at"),
         Index(None, "created_at"),
@@ -250,7 +265,7 @@ class Trial(Base):
     is_aa: Mapped[bool]  # the control's second entry in the round
     sequence: Mapped[int]  # the trial's number in the schedule, 0-based
     position: Mapped[int | None]  # within the round, 0-based
-    seed: Mapped[int]
+    seed: Mapped[int | None]  # NULL: another tool's
     started_at: Mapped[dt.datetime]
     wall_s: Mapped[float | None]
     monotonic_s: Mapped[float | None]
@@ -298,12 +313,14 @@ class Generation(Base):
     workload: Mapped[str]
     prompt_class: Mapped[str]
     turn: Mapped[int]  # 0-based
-    prompt_sha256: Mapped[str]  # of the prompt's token ids
+    prompt_sha256: Mapped[
+        str | None
+    ]  # of the prompt's token ids; this and what follows: NULL where another tool told none
     started_at: Mapped[dt.datetime]
-    prompt_tokens: Mapped[int]
+    prompt_tokens: Mapped[int | None]
     cached_tokens: Mapped[int | None]
-    completion_tokens: Mapped[int]
-    finish_reason: Mapped[str]
+    completion_tokens: Mapped[int | None]
+    finish_reason: Mapped[str | None]
     ttft_s: Mapped[float | None]
     prefill_tps: Mapped[float | None]
     decode_tps: Mapped[float | None]
@@ -323,11 +340,11 @@ class Generation(Base):
     flags: Mapped[list[Any]]  # contradictions and oddities, as codes
     peak_memory_bytes: Mapped[int | None]
     cpu_s: Mapped[float | None]
-    text: Mapped[str]
-    text_sha256: Mapped[str]
-    token_ids: Mapped[list[Any]]
-    token_ids_sha256: Mapped[str]
-    stamps_us: Mapped[list[Any]]  # microseconds since the request's start, one a token
+    text: Mapped[str | None]
+    text_sha256: Mapped[str | None]
+    token_ids: Mapped[list[Any] | None]
+    token_ids_sha256: Mapped[str | None]
+    stamps_us: Mapped[list[Any] | None]  # microseconds since the request's start, one a token
     steps: Mapped[list[Any] | None]  # speculation: [drafted, accepted, committed] a verify step
     first_byte_s: Mapped[float | None]  # a server's; ttft_s is the first token of any channel
     first_visible_s: Mapped[float | None]  # a server's first token that a reader sees
@@ -442,3 +459,64 @@ class Comparison(Base):
             "underpowered",
         ),
     )
+
+
+class QueueEntry(Base):
+    """A run's place in the queue. What became of the run is the run's own status."""
+
+    __tablename__ = "queue_entry"
+    id: Mapped[str] = _id()
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), unique=True)
+    position: Mapped[float]  # places in between exist: moving an entry changes no other
+    added_at: Mapped[dt.datetime]
+    state: Mapped[str]
+    note: Mapped[str | None]  # the last thing to know: why it failed, when it was stopped
+    checked_at: Mapped[dt.datetime | None]  # of the preflight before the night
+    checked: Mapped[dict[str, Any] | None]  # by arm: what is wrong, null: ready
+    __table_args__ = (
+        _one_of("state", "waiting", "done", "failed", "cancelled"),
+        Index(None, "state", "position"),
+    )
+
+
+class Divergence(Base):
+    """Where an arm's answer first differs from the control's, and what the control's checkpoint makes of that place."""
+
+    __tablename__ = "divergence"
+    id: Mapped[str] = _id()
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    arm_id: Mapped[str] = mapped_column(ForeignKey("arm.id", ondelete="CASCADE"))
+    prompt_id: Mapped[str]
+    turn: Mapped[int]  # 0-based
+    token_index: Mapped[int]  # of the first token that differs, 0-based
+    control_token: Mapped[int | None]  # NULL: the control's answer ends there
+    arm_token: Mapped[int | None]
+    control_text: Mapped[str | None]  # of the token alone
+    arm_text: Mapped[str | None]
+    context_text: Mapped[str | None]  # what both wrote just before
+    top: Mapped[list[Any] | None]  # [token id, text, log-probability] of the control's most likely tokens there
+    gap: Mapped[float | None]  # log-probability of the first over that of the second
+    rounding: Mapped[float | None]  # largest change of a top logit between passes of different widths, nats
+    verdict: Mapped[str]
+    reason: Mapped[str]  # of the verdict, in words; for unknown: why there was no probe
+    __table_args__ = (
+        UniqueConstraint("run_id", "arm_id", "prompt_id", "turn"),
+        _one_of("verdict", "near_tie", "real", "unknown"),
+    )
+
+
+class PassTime(Base):
+    """How long one pass of a model takes, by its width: timed after the run, widths interleaved."""
+
+    __tablename__ = "pass_time"
+    id: Mapped[str] = _id()
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    arm_id: Mapped[str] = mapped_column(ForeignKey("arm.id", ondelete="CASCADE"))
+    role: Mapped[str]
+    width: Mapped[int]  # tokens in one pass
+    median_s: Mapped[float]
+    low_s: Mapped[float]  # lower quartile
+    high_s: Mapped[float]
+    repeats: Mapped[int]
+    context_tokens: Mapped[int]
+    __table_args__ = (UniqueConstraint("run_id", "arm_id", "role", "width"), _one_of("role", "target", "draft"))

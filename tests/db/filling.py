@@ -53,6 +53,7 @@ def fill(engine: Engine) -> Filled:
                 ("draft-8bit", "prose", "supported", "slower", 0.8),
             ),
         )
+        _looked_at(session, last)
     measured = ROUNDS * len(CLASSES) * 4
     return Filled(first_run=first.run, last_run=last.run, trials=measured + 3 + 2 + 1, generations=measured + 3 + 2)
 
@@ -71,6 +72,47 @@ class _Run:
     arms: dict[str, str]
     environment: str
     started_at: dt.datetime
+
+
+def _looked_at(session: Session, made: "_Run") -> None:
+    """What is not a trial: a place in the queue, a divergence, the time of a pass."""
+    session.add(
+        models.QueueEntry(
+            run_id=made.run, position=1.5, added_at=START, state="done", checked_at=START, checked={"plain-8bit": None}
+        )
+    )
+    session.add(
+        models.Divergence(
+            run_id=made.run,
+            arm_id=made.arms["plain-4bit"],
+            prompt_id="prose-0",
+            turn=0,
+            token_index=7,
+            control_token=11,
+            arm_token=13,
+            control_text=" red",
+            arm_text=" green",
+            context_text="Name three colours:",
+            top=[[11, " red", -0.5], [13, " green", -1.5]],
+            gap=1.0,
+            rounding=0.001,
+            verdict="real",
+            reason="the gap of 1.0 is beyond rounding",
+        )
+    )
+    session.add(
+        models.PassTime(
+            run_id=made.run,
+            arm_id=made.arms["draft-8bit"],
+            role="target",
+            width=4,
+            median_s=0.04,
+            low_s=0.039,
+            high_s=0.042,
+            repeats=9,
+            context_tokens=128,
+        )
+    )
 
 
 def _shared(session: Session) -> _Shared:
