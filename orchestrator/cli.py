@@ -63,7 +63,7 @@ def cli() -> None:
 @click.option("--json", "as_json", is_flag=True, help="The frozen plan as JSON.")
 def plan(overrides: tuple[str, ...], config_dir: str | None, *, as_json: bool) -> None:
     """Show what would run: arms, rounds, order, memory, duration. Runs nothing."""
-    from orchestrator.commands import show_plan
+    from orchestrator.commands.plan import show_plan
 
     show_plan(overrides, config_dir=config_dir, as_json=as_json)
 
@@ -80,7 +80,7 @@ def simulate(overrides: tuple[str, ...], config_dir: str | None, **wanted: Any) 
 
     Arms, rounds and level are those of the plan that OVERRIDES describe.
     """
-    from orchestrator.commands import simulate_design
+    from orchestrator.commands.plan import simulate_design
 
     simulate_design(overrides, config_dir=config_dir, **wanted)
 
@@ -91,7 +91,7 @@ def simulate(overrides: tuple[str, ...], config_dir: str | None, **wanted: Any) 
 @click.option("--quiet", is_flag=True, help="No progress; the audit only.")
 def run(overrides: tuple[str, ...], config_dir: str | None, fail_on: tuple[str, ...], *, quiet: bool) -> int:
     """Plan, run now, and audit at the end."""
-    from orchestrator.commands import run_now
+    from orchestrator.commands.run import run_now
 
     return run_now(overrides, config_dir=config_dir, fail_on=fail_on, quiet=quiet)
 
@@ -103,7 +103,7 @@ def run(overrides: tuple[str, ...], config_dir: str | None, fail_on: tuple[str, 
 @click.option("--quiet", is_flag=True, help="No progress; the audit only.")
 def resume(run_text: str, url: str | None, fail_on: tuple[str, ...], *, quiet: bool) -> int:
     """Finish an interrupted run. RUN is an id, a unique part of one, or `last`."""
-    from orchestrator.commands import resume_run
+    from orchestrator.commands.run import resume_run
 
     return resume_run(run_text, url=url, fail_on=fail_on, quiet=quiet)
 
@@ -116,7 +116,7 @@ def resume(run_text: str, url: str | None, fail_on: tuple[str, ...], *, quiet: b
 @click.option("--against", metavar="CLAIMS", help="Set results beside published figures: `claims` for all, or names.")
 def audit(run_text: str, url: str | None, fail_on: tuple[str, ...], style: str, against: str | None) -> int:
     """Judge a run: which arm is really faster, and could it be drift?"""
-    from orchestrator.commands import audit_run
+    from orchestrator.commands.audit import audit_run
 
     return audit_run(run_text, url=url, fail_on=fail_on, style=style, against=against)
 
@@ -127,7 +127,7 @@ def audit(run_text: str, url: str | None, fail_on: tuple[str, ...], style: str, 
 @_db
 def compare(run_a: str, run_b: str, url: str | None) -> None:
     """Relate two runs through the control that both of them held."""
-    from orchestrator.commands import compare_two
+    from orchestrator.commands.audit import compare_two
 
     compare_two(run_a, run_b, url=url)
 
@@ -142,7 +142,7 @@ def compare(run_a: str, run_b: str, url: str | None) -> None:
 @click.option("--simulated", is_flag=True, help="Simulated runs instead of real ones.")
 def history(url: str | None, metric: str, *, simulated: bool, **filters: str | None) -> None:
     """Show each configuration over time, and what changed when its speed did."""
-    from orchestrator.commands import show_history
+    from orchestrator.commands.audit import show_history
 
     show_history(url=url, metric=metric, simulated=simulated, filters=filters)
 
@@ -152,7 +152,7 @@ def history(url: str | None, metric: str, *, simulated: bool, **filters: str | N
 @click.option("--limit", default=20, show_default=True, help="How many runs, newest first.")
 def status(url: str | None, limit: int) -> None:
     """List the runs: what runs, what is done, what was interrupted."""
-    from orchestrator.commands import show_status
+    from orchestrator.commands.machine import show_status
 
     show_status(url=url, limit=limit)
 
@@ -168,7 +168,7 @@ def query(sql: str, url: str | None, params: tuple[str, ...], style: str, output
 
     Views: trial_flat (one row a generation) and verdict_flat (one row a comparison).
     """
-    from orchestrator.commands import query_database
+    from orchestrator.commands.query import query_database
 
     query_database(sql, url=url, params=params, style=style, output=output)
 
@@ -181,7 +181,7 @@ def doctor(url: str | None, *, as_json: bool) -> int:
 
     Exit code 4 when a run would be refused now.
     """
-    from orchestrator.commands import show_doctor
+    from orchestrator.commands.machine import show_doctor
 
     return show_doctor(url=url, as_json=as_json)
 
@@ -195,7 +195,7 @@ def db() -> None:
 @_db
 def db_path(url: str | None) -> None:
     """Print where the database is."""
-    from orchestrator.commands import database_path
+    from orchestrator.commands.database import database_path
 
     database_path(url=url)
 
@@ -204,7 +204,7 @@ def db_path(url: str | None) -> None:
 @_db
 def db_check(url: str | None) -> int:
     """Check version, integrity and foreign keys."""
-    from orchestrator.commands import check_database
+    from orchestrator.commands.database import check_database
 
     return check_database(url=url)
 
@@ -213,7 +213,7 @@ def db_check(url: str | None) -> int:
 @_db
 def db_upgrade(url: str | None) -> None:
     """Bring the tables up to this version."""
-    from orchestrator.commands import upgrade_database
+    from orchestrator.commands.database import upgrade_database
 
     upgrade_database(url=url)
 
@@ -227,7 +227,7 @@ def checkpoint() -> None:
 @click.option("--config-dir", type=click.Path(exists=True, file_okay=False))
 def checkpoint_list(config_dir: str | None) -> None:
     """List the checkpoints that can be named, and whether they are on this machine."""
-    from orchestrator.checkpoint_commands import list_checkpoints
+    from orchestrator.commands.checkpoint import list_checkpoints
 
     list_checkpoints(config_dir=config_dir)
 
@@ -238,7 +238,7 @@ def checkpoint_list(config_dir: str | None) -> None:
 @click.option("--bits", type=click.Choice(["4", "8"]), help="GGUF: quantise to this. Default: not at all.")
 def checkpoint_import(source: str, name: str | None, bits: str | None) -> None:
     """Import a model: `smollm2` (a small real one, one download; -f32: unquantised), or a GGUF file."""
-    from orchestrator.checkpoint_commands import import_checkpoint
+    from orchestrator.commands.checkpoint import import_checkpoint
 
     import_checkpoint(source, name=name, bits=None if bits is None else int(bits))
 
@@ -248,7 +248,7 @@ def checkpoint_import(source: str, name: str | None, bits: str | None) -> None:
 @click.option("--config-dir", type=click.Path(exists=True, file_okay=False))
 def checkpoint_inspect(name: str, config_dir: str | None) -> None:
     """Print a checkpoint's shape, bytes and digest. NAME is a configuration's or a folder."""
-    from orchestrator.checkpoint_commands import inspect_checkpoint
+    from orchestrator.commands.checkpoint import inspect_checkpoint
 
     inspect_checkpoint(name, config_dir=config_dir)
 

@@ -81,7 +81,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_the_orchestrators_process_never_loads_mlx() -> None:
-    modules = ("commands", "running.runner", "running.crew", "configuration.compose")
+    modules = ("commands.run", "running.execute", "running.runner", "running.crew", "configuration.compose")
     code = "\n".join(f"import orchestrator.{name}" for name in modules)
     assert not loaded_by(code) & {"mlx", "mlx_lm"}
 

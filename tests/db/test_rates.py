@@ -7,8 +7,8 @@ from sqlalchemy import Engine
 
 from db.rates import measured_rates
 from db.session import open_database
-from orchestrator.commands import run_recorded
 from orchestrator.plan import Plan
+from orchestrator.running.execute import run_recorded
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.recorder import create_run
 from orchestrator.views.machine_lines import known_rates

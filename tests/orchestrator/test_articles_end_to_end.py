@@ -7,10 +7,10 @@ import pytest
 from db.frames import trials
 from db.session import open_database
 from orchestrator.audit import AuditResult, Comparison
-from orchestrator.commands import run_recorded
 from orchestrator.errors import InputError
 from orchestrator.judging import judge_run
 from orchestrator.plan import Plan
+from orchestrator.running.execute import run_recorded
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.recorder import create_run
 from orchestrator.statistics.unrandomised import explain_by_drift

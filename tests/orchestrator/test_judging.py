@@ -11,10 +11,10 @@ from sqlalchemy import select
 from db import models
 from db.frames import verdicts
 from db.session import open_database, reading, transaction
-from orchestrator.commands import run_recorded
 from orchestrator.jsonable import bounded
 from orchestrator.judging import host_noise, judge_run
 from orchestrator.plan import Plan
+from orchestrator.running.execute import run_recorded
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.recorder import create_run
 from orchestrator.views.terminal import SilentObserver

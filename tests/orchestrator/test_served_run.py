@@ -10,8 +10,8 @@ from sqlalchemy import select
 
 from db import models
 from db.session import open_database, reading
-from orchestrator.commands import run_recorded
 from orchestrator.plan import Arm, Deadlines
+from orchestrator.running.execute import run_recorded
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.recorder import create_run
 from orchestrator.views.terminal import SilentObserver

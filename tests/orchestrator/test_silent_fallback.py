@@ -15,9 +15,9 @@ from sqlalchemy import select
 
 from db import models
 from db.session import open_database, reading
-from orchestrator.commands import run_recorded
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Plan
+from orchestrator.running.execute import run_recorded
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.recorder import Recorder, create_run
 from orchestrator.views.terminal import SilentObserver

@@ -13,10 +13,10 @@ from sqlalchemy import select
 from db import models
 from db.frames import trials
 from db.session import open_database, reading
-from orchestrator.commands import run_recorded
 from orchestrator.judging import judge_run
 from orchestrator.plan import Gate, Plan
 from orchestrator.running.crew import Crew
+from orchestrator.running.execute import run_recorded
 from orchestrator.running.gate import Gatekeeper
 from orchestrator.running.lookout import Lookout
 from orchestrator.running.preparation import find_weights

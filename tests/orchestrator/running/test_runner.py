@@ -10,9 +10,9 @@ from sqlalchemy import select
 
 from db import models
 from db.session import open_database, reading
-from orchestrator.commands import run_recorded
 from orchestrator.errors import IncompleteError, InputError
 from orchestrator.plan import Plan
+from orchestrator.running.execute import run_recorded
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.progress import Unit
 from orchestrator.running.recorder import Recorder, create_run

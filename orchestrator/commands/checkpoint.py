@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from orchestrator.commands import optional_path
+from orchestrator.commands.opening import optional_path
 from orchestrator.configuration.parts import Parts
 from orchestrator.errors import InputError
 from orchestrator.views.terminal import console, table

@@ -1,0 +1,33 @@
+"""What several commands begin with."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import RefusedError
+from orchestrator.plan import Plan, load
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine as Database
+
+
+EXIT_DONE, EXIT_VERDICT = 0, 1
+
+
+def optional_path(text: str | None) -> Path | None:
+    """An optional path as typed: the command line keeps it as text."""
+    return None if text is None else Path(text)
+
+
+def open_stored(url: str | None) -> "Database":
+    from db.session import database_url, open_existing
+
+    return open_existing(database_url(url))
+
+
+def plan_of_run(database: "Database", run_id: str) -> Plan:
+    from orchestrator.running.recorder import stored_plan
+
+    try:
+        return load(stored_plan(database, run_id))
+    except ValueError as error:
+        raise RefusedError(f"run {run_id}: {error}; use the interlace version that made it") from error
