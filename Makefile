@@ -85,9 +85,9 @@ format: $(VENV)/.dev
 # The locks hold for every platform and Python that the project supports; hashes pin the files.
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-		--no-emit-find-links pyproject.toml -o requirements.lock
+		--no-emit-find-links pyproject.toml --extra explore -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-		--no-emit-find-links pyproject.toml --extra dflash --extra lookup --group dev -o requirements-dev.lock
+		--no-emit-find-links pyproject.toml --extra dflash --extra lookup --extra explore --group dev -o requirements-dev.lock
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
