@@ -243,6 +243,22 @@ def checkpoint_import(source: str, name: str | None, bits: str | None) -> None:
     import_checkpoint(source, name=name, bits=None if bits is None else int(bits))
 
 
+@checkpoint.command("make")
+@click.argument("source", metavar="CHECKPOINT|FOLDER")
+@click.option("--name", help="The name to give it. Default: the source's, with the bits.")
+@click.option("--bits", type=click.IntRange(2, 8), help="Quantise to this.")
+@click.option("--group-size", type=click.Choice(["32", "64", "128"]), default="64", show_default=True)
+@click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Of activations and scales.")
+@click.option("--config-dir", type=click.Path(exists=True, file_okay=False))
+def checkpoint_make(
+    source: str, name: str | None, bits: int | None, group_size: str, dtype: str | None, config_dir: str | None
+) -> None:
+    """Make a checkpoint of an unquantised one: other bits, groups, or dtype."""
+    from orchestrator.commands.checkpoint import make_checkpoint
+
+    make_checkpoint(source, name=name, bits=bits, group_size=int(group_size), dtype=dtype, config_dir=config_dir)
+
+
 @checkpoint.command("inspect")
 @click.argument("name")
 @click.option("--config-dir", type=click.Path(exists=True, file_okay=False))

@@ -7,18 +7,16 @@ result to the bits asked for. Format: the GGUF specification's metadata keys, an
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from workers.checkpoints import cache_dir, exclusive
 from workers.dummies import DEFAULT_GROUP_SIZE, empty_llama, quantize
 from workers.errors import EngineError, FaultKind
+from workers.made_folders import made_folder
 
-MANIFEST = "interlace.json"  # in every converted folder: what it was made of, and its files' digests
 _LAYER_NAMES = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -99,56 +97,14 @@ def convert(source: Path, folder: Path, recipe: Recipe, *, origin: Mapping[str, 
         EngineError: checkpoint_corrupt (no GGUF, cut short) or unsupported_setting (architecture, tokenizer, bits; or
             the folder is there and no conversion made it).
     """
-    _require_ours(folder)
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    try:
+    made_of = identity(recipe, origin or {"source": source.name})
+    with made_folder(folder, made_of) as unfinished:
         _write(source, unfinished, recipe)
-        _write_manifest(unfinished, identity(recipe, origin or {"source": source.name}))
-        if folder.exists():
-            shutil.rmtree(folder)
-        unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _require_ours(folder: Path) -> None:
-    """Refuse to replace what a user put there."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
-        raise EngineError(
-            FaultKind.unsupported_setting,
-            f"{folder} is there and no import made it",
-            remedy="move it away, or set INTERLACE_CHECKPOINTS to another folder",
-        )
 
 
 def identity(recipe: Recipe, origin: Mapping[str, str]) -> dict[str, Any]:
     """What makes an earlier conversion the wanted one."""
     return {**origin, "recipe": asdict(recipe)}
-
-
-def _write_manifest(folder: Path, made_of: Mapping[str, Any]) -> None:
-    versions = {name: version(name) for name in ("interlace", "mlx", "mlx-lm")}
-    files = {file.name: sha256_of_file(file) for file in sorted(folder.iterdir())}
-    manifest = {**made_of, "files": files, "made_by": versions}
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-
-
-def is_intact(folder: Path, made_of: Mapping[str, Any]) -> bool:
-    """Whether a folder is a conversion of this identity, with every file as it was made."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        same = manifest.items() >= made_of.items()
-        return same and all(sha256_of_file(folder / name) == digest for name, digest in manifest["files"].items())
-    except (OSError, ValueError, KeyError, AttributeError):
-        return False  # not there, cut short, or not a conversion: it is made again
-
-
-def sha256_of_file(file: Path) -> str:
-    """SHA-256 of a file's content, in hex."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _write(source: Path, folder: Path, recipe: Recipe) -> None:

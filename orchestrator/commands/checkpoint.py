@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -11,6 +12,9 @@ from orchestrator.errors import InputError
 from orchestrator.views.terminal import console, table
 from workers.checkpoints import CheckpointInfo, checkpoints_dir, describe, inspect, resolve
 from workers.errors import EngineError
+
+if TYPE_CHECKING:
+    from workers.quantising import Quantisation
 
 WITHOUT_WEIGHTS = "simulated"
 
@@ -69,9 +73,51 @@ def _import_gguf(source: Path, *, name: str | None, bits: int | None) -> None:
     with exclusive(folder):
         convert(source, folder, Recipe(bits=bits, dtype=default_dtype()))
     console().print(Text(f"{folder.name}: imported into {folder}"))
-    console().print(
-        Text(f"name it in DIR/checkpoint/{folder.name}.yaml with `source: imported`, then --config-dir DIR")
-    )
+    console().print(Text(_how_to_name(folder.name, bits)))
+
+
+def make_checkpoint(
+    source: str, *, name: str | None, bits: int | None, group_size: int, dtype: str | None, config_dir: str | None
+) -> None:
+    """`interlace checkpoint make`."""
+    from workers.quantising import Quantisation
+    from workers.quantising import make_checkpoint as make
+
+    if bits is None and dtype is None:
+        raise InputError(f"{source}: nothing to make; say --bits, --dtype, or both")
+    parts = Parts(optional_path(config_dir))
+    wanted = Quantisation(bits=bits, group_size=group_size, dtype=dtype)
+    made_name = name or _made_name(source, wanted)
+    try:
+        info = make(_source_config(parts, source), made_name, wanted)
+    except EngineError as error:
+        raise InputError(str(error)) from error
+    kind = f"{info.bits} bits" if bits is not None else str(info.dtype)
+    console().print(Text(f"{made_name}: {kind}, {info.weights_bytes / 1e9:.2f} GB in {info.path}"))
+    if made_name not in parts.options("checkpoint"):
+        console().print(Text(_how_to_name(made_name, bits)))
+
+
+def _source_config(parts: Parts, source: str) -> dict[str, Any]:
+    """A checkpoint's configuration by its name, or of a folder."""
+    if source in parts.options("checkpoint"):
+        parts.load([("checkpoint", source)])
+        return parts.values(("checkpoint", source))
+    if Path(source).is_dir():
+        return {"name": Path(source).name, "source": "local", "path": source}
+    raise InputError(f"{source}: no checkpoint of this name and no folder; see `interlace checkpoint list`")
+
+
+def _made_name(source: str, wanted: "Quantisation") -> str:
+    stem = Path(source).name.removesuffix("-f32").removesuffix("-bf16")
+    return f"{stem}-{wanted.dtype}" if wanted.bits is None else f"{stem}-{wanted.bits}bit-g{wanted.group_size}"
+
+
+def _how_to_name(name: str, bits: int | None) -> str:
+    """Where a new folder's name has to be written so that a plan finds it."""
+    lines = ["defaults:", "  - /schema/checkpoint@_here_", "  - _self_", "source: imported"]
+    lines += [] if bits is None else [f"bits: {bits}"]
+    return "\n".join([f"name it in DIR/checkpoint/{name}.yaml, then say --config-dir DIR:", *lines])
 
 
 def inspect_checkpoint(name: str, *, config_dir: str | None) -> None:

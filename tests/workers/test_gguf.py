@@ -10,7 +10,7 @@ from mlx_lm import load
 from tokenizers import Tokenizer
 
 from tests.workers import tiny
-from workers import gguf
+from workers import gguf, made_folders
 from workers.checkpoints import describe, find_folder, inspect, resolve
 from workers.errors import EngineError, FaultKind
 
@@ -108,7 +108,7 @@ def test_an_interrupted_conversion_leaves_nothing_and_can_be_repeated(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(gguf, "sha256_of_file", interrupt)
+        patch.setattr(made_folders, "sha256_of_file", interrupt)
         with pytest.raises(KeyboardInterrupt):
             gguf.convert(tmp_path / "m.gguf", tmp_path / "out", FLOAT32)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["m.gguf"]
