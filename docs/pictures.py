@@ -18,7 +18,7 @@ from db.frames import runs
 from db.session import database_url, open_existing
 from orchestrator.judging import judge_run
 from orchestrator.plan import load
-from orchestrator.running.recorder import stored_plan
+from orchestrator.running.stored import stored_plan
 from orchestrator.views.audit_view import print_audit
 
 WIDTH = 80

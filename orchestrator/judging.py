@@ -12,7 +12,6 @@ from db.frames import readings, runs, trials
 from db.session import open_existing
 from orchestrator.audit import AuditResult, audit
 from orchestrator.plan import Plan
-from orchestrator.running.recorder import save_audit
 from orchestrator.statistics.claims import ArmFacts
 from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.compare import RunSide
@@ -22,6 +21,7 @@ from orchestrator.statistics.factors import Table, two_factors
 from orchestrator.statistics.observations import Usable, measured_rows
 from orchestrator.statistics.power import observed_setting
 from orchestrator.statistics.unrandomised import DriftExplanation, explain_by_drift
+from orchestrator.storing import save_audit
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

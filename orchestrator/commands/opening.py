@@ -25,7 +25,7 @@ def open_stored(url: str | None) -> "Database":
 
 
 def plan_of_run(database: "Database", run_id: str) -> Plan:
-    from orchestrator.running.recorder import stored_plan
+    from orchestrator.running.stored import stored_plan
 
     try:
         return load(stored_plan(database, run_id))

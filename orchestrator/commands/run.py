@@ -17,8 +17,8 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
     """`interlace run`: plan, look at the machine, store the plan, run it, audit it."""
     from db.session import database_path, database_url, open_database
     from orchestrator.configuration.compose import make_plan
+    from orchestrator.running.making import create_run
     from orchestrator.running.preparation import find_weights, refuse_what_does_not_fit
-    from orchestrator.running.recorder import create_run
     from orchestrator.schedule import build_schedule
     from orchestrator.views.machine_lines import machine_lines, noise_here
     from orchestrator.views.plan_view import print_plan
@@ -42,15 +42,16 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
 def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet: bool) -> int:
     """`interlace resume`: what is stored stays; a round cut short is replayed whole."""
     from db.frames import resolve_run
+    from orchestrator.running.making import reopen_run
     from orchestrator.running.preparation import find_weights
-    from orchestrator.running.recorder import reopen_run
+    from orchestrator.running.stored import refuse_if_held, refuse_other_weights
 
     database = open_stored(url)
     run_id = resolve_run(database, run_text)
     plan = plan_of_run(database, run_id)
     recorder = reopen_run(database, plan, run_id)
-    recorder.refuse_if_held()
-    recorder.refuse_other_weights(find_weights(plan))
+    refuse_if_held(database, run_id)
+    refuse_other_weights(database, run_id, find_weights(plan))
     check_machine(plan, Path(database.url.database or "."))
     return _execute(recorder, fail_on=fail_on, quiet=quiet)
 

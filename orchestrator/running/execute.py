@@ -49,6 +49,7 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     from orchestrator.running.progress import remainder
     from orchestrator.running.readiness import journal_beside
     from orchestrator.running.runner import Runner
+    from orchestrator.running.stored import log_folder, stored_trials
     from orchestrator.running.watching import watched
     from orchestrator.schedule import build_schedule
     from workers.host import current_lease, read_host
@@ -56,7 +57,7 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
 
     plan = recorder.plan
     schedule = build_schedule(plan)
-    stored = recorder.stored()
+    stored = stored_trials(recorder.database, recorder.run_id)
 
     def decided() -> dict[str, str]:
         if plan.design.stop != "early":
@@ -70,7 +71,7 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
     for index in left.broken_rounds:
         recorder.exclude_round(index, reason="round_cut_short: replayed whole")
     recorder.take_lease(current_lease())
-    log_dir = recorder.log_dir()
+    log_dir = log_folder(recorder.database, recorder.run_id)
     log_dir.mkdir(parents=True, exist_ok=True)
     weights = find_weights(plan)
     crew = Crew(

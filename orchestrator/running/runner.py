@@ -20,8 +20,9 @@ from orchestrator.running.evidence import judge
 from orchestrator.running.gate import OPEN, Gatekeeper, Passage
 from orchestrator.running.lookout import Lookout
 from orchestrator.running.measures import measure
+from orchestrator.running.outcome import Fault, LoadMemory, Outcome, Verdict
 from orchestrator.running.progress import Remainder, Unit
-from orchestrator.running.recorder import Fault, LoadMemory, Outcome, Recorder, Verdict
+from orchestrator.running.recorder import Recorder
 from orchestrator.schedule import ScheduledTrial
 from workers.errors import FaultKind, WorkerFault
 from workers.host import HostFacts

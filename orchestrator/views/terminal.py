@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.planning.estimate import about
+from orchestrator.running.outcome import Outcome, Verdict
 from orchestrator.running.progress import Remainder, Unit
-from orchestrator.running.recorder import Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial
 
 WIDTH = 80  # what a table must fit when nobody says how wide the terminal is

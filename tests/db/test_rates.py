@@ -9,8 +9,8 @@ from db.rates import measured_rates
 from db.session import open_database
 from orchestrator.plan import Plan
 from orchestrator.running.execute import run_recorded
+from orchestrator.running.making import create_run
 from orchestrator.running.preparation import find_weights
-from orchestrator.running.recorder import create_run
 from orchestrator.views.machine_lines import known_rates
 from orchestrator.views.terminal import SilentObserver
 from tests.orchestrator.plans import arm, plan

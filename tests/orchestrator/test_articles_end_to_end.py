@@ -11,8 +11,8 @@ from orchestrator.errors import InputError
 from orchestrator.judging import judge_run
 from orchestrator.plan import Plan
 from orchestrator.running.execute import run_recorded
+from orchestrator.running.making import create_run
 from orchestrator.running.preparation import find_weights
-from orchestrator.running.recorder import create_run
 from orchestrator.statistics.unrandomised import explain_by_drift
 from orchestrator.views.terminal import SilentObserver
 from workers.host import read_host

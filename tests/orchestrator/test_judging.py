@@ -15,8 +15,8 @@ from orchestrator.jsonable import bounded
 from orchestrator.judging import host_noise, judge_run
 from orchestrator.plan import Plan
 from orchestrator.running.execute import run_recorded
+from orchestrator.running.making import create_run
 from orchestrator.running.preparation import find_weights
-from orchestrator.running.recorder import create_run
 from orchestrator.views.terminal import SilentObserver
 from workers.host import read_host
 

@@ -12,8 +12,8 @@ from db import models
 from db.session import open_database, reading
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.running.execute import run_recorded
+from orchestrator.running.making import create_run
 from orchestrator.running.preparation import find_weights
-from orchestrator.running.recorder import create_run
 from orchestrator.views.terminal import SilentObserver
 from tests.workers import tiny_drafts
 from tests.workers.test_dflash_server import lent_package

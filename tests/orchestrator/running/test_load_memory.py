@@ -9,7 +9,7 @@ from db import models
 from db.session import open_database, reading
 from orchestrator.planning.memory import load_note
 from orchestrator.running.crew import Crew
-from orchestrator.running.recorder import LoadMemory
+from orchestrator.running.outcome import LoadMemory
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.running.test_runner import recorder_of, run
 

@@ -19,10 +19,12 @@ from orchestrator.running.crew import Crew
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.gate import Gatekeeper
 from orchestrator.running.lookout import Lookout
+from orchestrator.running.making import create_run
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.progress import remainder
-from orchestrator.running.recorder import Recorder, create_run
+from orchestrator.running.recorder import Recorder
 from orchestrator.running.runner import Clocks, Runner
+from orchestrator.running.stored import log_folder
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.running.test_runner import Witness, rows
@@ -116,14 +118,14 @@ def run_night(database: Database, planned: Plan, tmp_path: Path, night: Night) -
     schedule = build_schedule(planned)
     watcher = Watcher(night)
     lookout = Lookout(readings=night.readings, sampler=cast(Sampler, night), clock=night.clock)
-    recorder.log_dir().mkdir(parents=True)
+    log_folder(recorder.database, recorder.run_id).mkdir(parents=True)
     Runner(
         plan=planned,
         schedule=schedule,
         recorder=recorder,
         crew=Crew(
             run_id=recorder.run_id,
-            log_dir=recorder.log_dir(),
+            log_dir=log_folder(recorder.database, recorder.run_id),
             deadlines=planned.design.deadlines,
             swap=False,
             weights={name: found.for_worker for name, found in find_weights(planned).items()},

@@ -13,9 +13,10 @@ from db.session import open_database, reading
 from orchestrator.errors import IncompleteError, InputError
 from orchestrator.plan import Plan
 from orchestrator.running.execute import run_recorded
+from orchestrator.running.making import create_run
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.progress import Unit
-from orchestrator.running.recorder import Recorder, create_run
+from orchestrator.running.recorder import Recorder
 from orchestrator.views.terminal import SilentObserver
 from tests.orchestrator.plans import DEADLINES, arm, plan, prompt
 from workers.host import read_host

@@ -1,0 +1,86 @@
+"""Rows that several runs share: an experiment, a machine, a set of versions, a set of weights. Found, else made."""
+
+import datetime as dt
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from db import models
+from orchestrator.plan import sha256_of
+from workers.bandwidth import published_gb_per_s
+from workers.checkpoints import CheckpointInfo
+from workers.host import HostFacts
+from workers.protocol import Hello
+
+
+def experiment_row(session: Session, name: str) -> models.Experiment:
+    row = session.scalar(select(models.Experiment).where(models.Experiment.name == name))
+    if row is None:
+        row = models.Experiment(id=models.new_id(), name=name, created_at=dt.datetime.now(dt.UTC))
+        session.add(row)
+        session.flush()
+    return row
+
+
+def host_row(session: Session, host: HostFacts) -> models.Host:
+    identity = sha256_of([host.hostname, host.chip, host.cpu_count, host.memory_bytes])
+    row = session.scalar(select(models.Host).where(models.Host.machine_sha256 == identity))
+    if row is None:
+        row = models.Host(
+            id=models.new_id(),
+            name=host.hostname,
+            machine_sha256=identity,
+            chip=host.chip,
+            cpu_count=host.cpu_count,
+            memory_bytes=host.memory_bytes,
+            detail=_bandwidth(host) | {"os": host.os, "os_build": host.os_build, "missing": dict(host.missing)},
+        )
+        session.add(row)
+        session.flush()
+    return row
+
+
+def _bandwidth(host: HostFacts) -> dict[str, Any]:
+    found, source = published_gb_per_s(host.chip, host.gpu_cores)
+    return {"bandwidth_gb_per_s": found, "bandwidth_source": source, "gpu_cores": host.gpu_cores}
+
+
+def environment_row(session: Session, hello: Hello, host: HostFacts) -> models.Environment:
+    identity = sha256_of([hello.python, hello.versions, host.os, host.os_build])
+    row = session.scalar(select(models.Environment).where(models.Environment.sha256 == identity))
+    if row is None:
+        row = models.Environment(
+            id=models.new_id(),
+            sha256=identity,
+            python=hello.python,
+            interlace_version=hello.versions.get("interlace") or "unknown",
+            mlx_version=hello.versions.get("mlx"),
+            mlx_lm_version=hello.versions.get("mlx-lm"),
+            os=host.os,
+            os_build=host.os_build,
+            packages=hello.versions,
+        )
+        session.add(row)
+        session.flush()
+    return row
+
+
+def checkpoint_row(session: Session, config: dict[str, Any], info: CheckpointInfo | None) -> models.Checkpoint:
+    """The weights' row; without weights (simulated) the configuration is the identity."""
+    digest = info.digest if info is not None else "config:" + sha256_of(config)
+    row = session.scalar(select(models.Checkpoint).where(models.Checkpoint.digest == digest))
+    if row is None:
+        row = models.Checkpoint(
+            id=models.new_id(),
+            digest=digest,
+            name=config["name"],
+            source=config["source"],
+            revision=config.get("revision"),
+            bits=info.bits if info is not None and info.bits is not None else config.get("bits"),
+            weights_bytes=None if info is None else info.weights_bytes,
+            config=config,
+        )
+        session.add(row)
+        session.flush()
+    return row

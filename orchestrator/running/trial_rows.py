@@ -1,0 +1,97 @@
+"""The parts of a trial as rows: its generations with their evidence, its telemetry, its passage through the gate."""
+
+import datetime as dt
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from db import models
+from orchestrator.plan import Prompt, sha256_of
+from orchestrator.running.evidence import Judgement, judge
+from orchestrator.running.gate import Passage
+from orchestrator.running.measures import flags, measure
+from workers.protocol import Generation
+from workers.telemetry import Reading
+
+
+def generation_rows(pairs: Sequence[tuple[Prompt, Generation]]) -> list[models.Generation]:
+    first_turns = {prompt.id: generation for prompt, generation in pairs if generation.turn == 0}
+    rows = []
+    for position, (prompt, generation) in enumerate(pairs):
+        first = first_turns.get(prompt.id) if generation.turn > 0 else None
+        rows.append(_generation(position, prompt, generation, first))
+    return rows
+
+
+def _generation(position: int, prompt: Prompt, generation: Generation, first: Generation | None) -> models.Generation:
+    judgement: Judgement = judge(generation.evidence)
+    return models.Generation(
+        position=position,
+        prompt_id=prompt.id,
+        workload=prompt.workload,
+        prompt_class=prompt.prompt_class,
+        turn=generation.turn,
+        prompt_sha256=generation.prompt_sha256,
+        started_at=dt.datetime.fromisoformat(generation.started_at),
+        prompt_tokens=generation.prompt_tokens,
+        cached_tokens=generation.cached_tokens,
+        completion_tokens=generation.tokens,
+        finish_reason=generation.finish_reason,
+        requested=judgement.requested,
+        engaged=judgement.engaged,
+        useful=judgement.useful,
+        engine_prefill_tps=generation.engine_prefill_tps,
+        engine_decode_tps=generation.engine_decode_tps,
+        flags=flags(generation, max_tokens=prompt.max_tokens, first_turn=first),
+        peak_memory_bytes=generation.peak_memory_bytes,
+        cpu_s=generation.cpu_s,
+        text=generation.text,
+        text_sha256=hashlib.sha256(generation.text.encode("utf-8", "surrogatepass")).hexdigest(),
+        token_ids=generation.token_ids,
+        token_ids_sha256=_answer_identity(generation),
+        stamps_us=generation.stamps_us,
+        steps=generation.steps,
+        first_byte_s=_seconds(generation.first_byte_us),
+        first_visible_s=_seconds(generation.first_visible_us),
+        stamps_of=generation.stamps_of,
+        evidence=[models.Evidence(**asdict(sign)) for sign in generation.evidence],
+        **asdict(measure(generation)),
+    )
+
+
+def gate_detail(passage: Passage) -> dict[str, Any]:
+    return {
+        "waited_for": dict(passage.waited_for),
+        "not_held": passage.hot_start,
+        "unreadable": dict(passage.unreadable),
+    }
+
+
+def _answer_identity(generation: Generation) -> str:
+    """Of the token ids; of the text where a server tells none, else all its answers would be the same."""
+    if generation.token_ids:
+        return sha256_of(generation.token_ids)
+    return f"text:{hashlib.sha256(generation.text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _seconds(stamp_us: int | None) -> float | None:
+    return None if stamp_us is None else stamp_us / 1e6
+
+
+def telemetry_rows(phase: str, readings: Sequence[Reading]) -> list[models.Telemetry]:
+    return [models.Telemetry(phase=phase, **asdict(reading)) for reading in readings]
+
+
+def _reading(readings: Sequence[Reading], name: str) -> Reading | None:
+    return next((reading for reading in readings if reading.field == name), None)
+
+
+def number(readings: Sequence[Reading], name: str) -> tuple[float | None, str | None]:
+    reading = _reading(readings, name)
+    return (None, f"{name} was not read") if reading is None else (reading.value, reading.reason)
+
+
+def words(readings: Sequence[Reading], name: str) -> tuple[str | None, str | None]:
+    reading = _reading(readings, name)
+    return (None, f"{name} was not read") if reading is None else (reading.value_text, reading.reason)
