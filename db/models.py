@@ -26,6 +26,7 @@ from sqlalchemy import (
     MetaData,
     String,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
@@ -296,9 +297,13 @@ class Trial(Base):
         _one_of("kind", "preflight", "warmup", "bracket", "measured"),
         _one_of("status", "done", "invalid", "excluded", "interrupted"),
         Index(None, "run_id", "sequence"),
+        Index(None, "run_id", "ordinal"),
         Index(None, "arm_id", "started_at"),
         Index(None, "round_id"),
         Index(None, "started_at"),
+        # Of what is rare and asked for over all runs: small, and no cost to a trial that went well.
+        Index("ix_trial_hot", "thermal_max", sqlite_where=text("thermal_max > 0")),
+        Index("ix_trial_not_done", "status", sqlite_where=text("status <> 'done'")),
     )
 
 

@@ -21,6 +21,9 @@ def upgrade() -> None:
     _checkpoint()
     with op.batch_alter_table("trial") as batch:
         batch.alter_column("seed", existing_type=sa.BigInteger(), nullable=True)
+    op.create_index("ix_trial_run_id_ordinal", "trial", ["run_id", "ordinal"])
+    op.create_index("ix_trial_hot", "trial", ["thermal_max"], sqlite_where=sa.text("thermal_max > 0"))
+    op.create_index("ix_trial_not_done", "trial", ["status"], sqlite_where=sa.text("status <> 'done'"))
     with op.batch_alter_table("generation") as batch:
         for name in _UNTOLD_TEXTS:
             batch.alter_column(name, existing_type=sa.String(), nullable=True)
