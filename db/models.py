@@ -426,7 +426,7 @@ class Audit(Base):
 
 
 class Comparison(Base):
-    """A treatment against the control, in one prompt class or over all."""
+    """A treatment against the control: over all, in one workload, in one prompt class, in one turn."""
 
     __tablename__ = "comparison"
     id: Mapped[str] = _id()
@@ -434,7 +434,7 @@ class Comparison(Base):
     position: Mapped[int]
     treatment: Mapped[str]
     control: Mapped[str]
-    prompt_class: Mapped[str | None]  # NULL: over all
+    prompt_class: Mapped[str | None]  # NULL: all classes
     turn: Mapped[int | None]  # NULL: all turns
     metric: Mapped[str]
     verdict: Mapped[str]
@@ -452,6 +452,7 @@ class Comparison(Base):
     reasons: Mapped[list[Any]]  # codes, each with its words
     family_p: Mapped[float | None]  # for the family of all treatments
     included: Mapped[dict[str, Any] | None]  # the verdict with the trials that rules exclude; NULL: none was excluded
+    workload: Mapped[str | None]  # NULL: all workloads; NULL in workload, prompt_class and turn: over all
     __table_args__ = (
         UniqueConstraint("audit_id", "position"),
         _one_of(

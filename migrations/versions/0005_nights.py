@@ -31,6 +31,7 @@ def upgrade() -> None:
             batch.alter_column(name, existing_type=sa.BigInteger(), nullable=True)
         for name in _UNTOLD_LISTS:
             batch.alter_column(name, existing_type=sa.JSON(), nullable=True)
+    op.add_column("comparison", sa.Column("workload", sa.String()))
     _queue_entry()
     _divergence()
     _pass_time()
@@ -254,7 +255,7 @@ LEFT JOIN checkpoint ON checkpoint.id = arm.checkpoint_id
 LEFT JOIN generation ON generation.trial_id = trial.id
 """
 
-# As in 0003.
+# As in 0003, with the new column at its end.
 VERDICT_FLAT = """
 CREATE VIEW verdict_flat AS
 SELECT
@@ -296,7 +297,8 @@ SELECT
     audit.inference AS inference,
     audit.best AS best,
     audit.carry_over AS carry_over,
-    audit.compositions AS compositions
+    audit.compositions AS compositions,
+    comparison.workload AS workload
 FROM run
 JOIN experiment ON experiment.id = run.experiment_id
 JOIN host ON host.id = run.host_id
