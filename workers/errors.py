@@ -1,8 +1,9 @@
 """What can go wrong in and with a worker, as a few kinds.
 
     WorkerError
-    ├── EngineError    raised in the worker: an engine says what it cannot do, and the remedy
-    └── WorkerFault    raised in the parent: what the worker did instead of answering
+    ├── EngineError        raised in the worker: an engine says what it cannot do, and the remedy
+    ├── ProbeUnsupported   raised in the worker: an engine cannot be probed so; no fault
+    └── WorkerFault        raised in the parent: what the worker did instead of answering
 
 Standard library only. The kinds are stored with a trial, so a name never changes its meaning.
 """
@@ -26,6 +27,7 @@ class FaultKind(StrEnum):
     cache_not_trimmable = "cache_not_trimmable"  # rejected tokens cannot be taken back
     unsupported_setting = "unsupported_setting"
     generation_failed = "generation_failed"
+    probe_failed = "probe_failed"  # after the last round; no trial is lost by it
     zero_tokens = "zero_tokens"  # answered without one token
     out_of_memory = "out_of_memory"
     gpu_timeout = "gpu_timeout"  # one command buffer ran too long
@@ -59,6 +61,10 @@ class EngineError(WorkerError):
         super().__init__(f"{message}; {remedy}" if remedy else message)
         self.kind = kind
         self.remedy = remedy
+
+
+class ProbeUnsupported(WorkerError):
+    """An engine cannot be probed in the way that was asked: why, in one line."""
 
 
 class WorkerFault(WorkerError):

@@ -23,7 +23,12 @@ from workers.protocol import (
     Load,
     Loaded,
     Message,
+    PassesTimed,
     ProtocolError,
+    Scored,
+    ScoreTokens,
+    TimePasses,
+    Unsupported,
     decode,
     encode,
 )
@@ -103,6 +108,32 @@ class WorkerProcess:
         self._busy = False
         self._snapshot(child)
         return answered
+
+    def probe(self, request: ScoreTokens | TimePasses, *, limit_s: float) -> Scored | PassesTimed | Unsupported:
+        """Ask what the engine can tell beside its answers.
+
+        Args:
+            limit_s: after how long the worker is taken for stuck; more than the request's own budget.
+
+        Raises:
+            WorkerFault: as `generate`.
+        """
+        child = self._running()
+        child.mark_log()
+        self._busy = True
+        words = f"the probe took more than {limit_s:g} s"
+        due = Due(at=time.monotonic() + limit_s, kind=FaultKind.too_long, words=words)
+        self._send(child, request, due)
+        while isinstance(message := self._receive(child, due), Heartbeat):
+            self._check_log(child)
+        if isinstance(message, Failure) and message.request_id == request.request_id:
+            self._raise_orderly_failure(child, message)
+        if isinstance(message, Failure):
+            self._raise_last_failure(child, message, FaultKind.probe_failed)
+        if not isinstance(message, Scored | PassesTimed | Unsupported):
+            self._raise_fault(child, FaultKind.garbage, f"{message.kind} is not due: {message!r:.200}")
+        self._busy = False
+        return message
 
     def stop(self, teardown_s: float) -> StopReport:
         """End the process and all that came of it: Stop, then SIGTERM, then SIGKILL; verify. May be called again.

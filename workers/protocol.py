@@ -11,6 +11,10 @@ Requests travel on one file descriptor, records come back on another; stdout and
                         <----------------   Heartbeat ...    (about once a second, with the tokens so far)
                         <----------------   Generation       (one a turn)
                         <----------------   Done
+        ScoreTokens     ---------------->                    (after the last round: how sure was the model there?)
+                        <----------------   Heartbeat ..., Scored or Unsupported
+        TimePasses      ---------------->                    (after the last round: what does a pass take?)
+                        <----------------   Heartbeat ..., PassesTimed or Unsupported
         Stop            ---------------->                    (the process ends)
         at any time     <----------------   Failure
 
@@ -19,12 +23,12 @@ A value that could not be read is None, never 0.
 """
 
 import json
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from math import inf
 from types import NoneType, UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2  # 2: probes
 # A line longer than this is no message: the longest real one, a generation of 100,000 tokens, has a few megabytes.
 MAX_LINE_BYTES = 64 * 2**20
 
@@ -58,6 +62,41 @@ class Generate:
     sequence: int = 0
     sequence_total: int = 1
     prompt_class: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTokens:
+    """How likely the most likely tokens are at one place of an answer, and how far passes of other widths change that.
+
+    The worker processes the prompt as for an answer, then the answer's tokens one a pass up to the place; then all of
+    that again for each width, with so many tokens of the answer a pass, as a verify step has them.
+    """
+
+    kind: ClassVar[str] = "score_tokens"
+    request_id: str
+    messages: list[dict[str, str]]  # the whole conversation before the answer
+    prompt_sha256: str  # of the prompt that was answered: another one is refused
+    token_ids: list[int]  # of the answer, up to the place, which is the next token's
+    rivals: list[int]  # tokens to score whether or not they are among the most likely
+    widths: list[int]
+    most_likely: int  # how many tokens to tell
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimePasses:
+    """What one pass takes, by the number of tokens in it, all widths interleaved in random order."""
+
+    kind: ClassVar[str] = "time_passes"
+    request_id: str
+    messages: list[dict[str, str]]
+    token_ids: list[int]  # an answer to them: its tokens fill the context and the passes
+    context_tokens: int  # tokens in the cache before each pass
+    widths: list[int]  # of the target's passes; empty: it is not timed
+    draft: bool  # time the drafting pass too
+    repeats: int
+    seed: int
+    budget_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +203,69 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenScore:
+    """One token at the place."""
+
+    token_id: int
+    text: str
+    logprob: float  # natural logarithm of its probability, in nats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidthChange:
+    """How far passes of a width move the log-probabilities of the most likely tokens, in nats."""
+
+    width: int
+    at_place: float  # the largest change at the place itself
+    largest: float  # and at any of the compared places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """The answer to ScoreTokens."""
+
+    kind: ClassVar[str] = "scored"
+    request_id: str
+    top: list[TokenScore]  # the most likely first, as one token a pass gives them
+    rivals: list[TokenScore]  # in the request's order
+    context_text: str  # what was written just before the place
+    changes: list[WidthChange]
+    compared_places: int  # the place itself and those before it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTiming:
+    """One model's pass of one width: median and quartiles."""
+
+    role: str  # target | draft
+    width: int  # tokens in the pass
+    median_s: float
+    low_s: float
+    high_s: float
+    repeats: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassesTimed:
+    """The answer to TimePasses."""
+
+    kind: ClassVar[str] = "passes_timed"
+    request_id: str
+    timings: list[PassTiming]
+    context_tokens: int
+    notes: list[str] = field(default_factory=list)  # what was asked and could not be timed, and why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsupported:
+    """The engine cannot be probed so. It goes on."""
+
+    kind: ClassVar[str] = "unsupported"
+    request_id: str
+    reason: str  # in one line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Something failed. After a failure in loading the process ends; after one in generating it goes on."""
 
@@ -174,10 +276,9 @@ class Failure:
     detail: str = ""  # traceback
 
 
-Message = Load | Generate | Stop | Hello | Loaded | Heartbeat | Generation | Done | Failure
-_KINDS: dict[str, type[Message]] = {
-    cls.kind: cls for cls in (Load, Generate, Stop, Hello, Loaded, Heartbeat, Generation, Done, Failure)
-}
+Request = Load | Generate | ScoreTokens | TimePasses | Stop
+Message = Request | Hello | Loaded | Heartbeat | Generation | Done | Scored | PassesTimed | Unsupported | Failure
+_KINDS: dict[str, type[Message]] = {cls.kind: cls for cls in get_args(Message)}
 
 
 def encode(message: Message) -> bytes:
@@ -232,8 +333,8 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
         return [_checked(item, item_hint, where) for item in value]
     if origin is dict and isinstance(value, dict):  # JSON's keys are text
         return {key: _checked(item, get_args(hint)[1], where) for key, item in value.items()}
-    if hint is Evidence and isinstance(value, dict):
-        return Evidence(**_checked_fields(Evidence, value, where))
+    if is_dataclass(hint) and isinstance(hint, type) and isinstance(value, dict):
+        return hint(**_checked_fields(hint, value, where))
     # A bool is an int to isinstance, and must not pass for one.
     if type(value) is hint and value not in (inf, -inf):
         return value

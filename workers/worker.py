@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from workers.engines.base import Engine, TurnRequest, TurnResult
-from workers.errors import EngineError, FaultKind, classify
+from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify
 from workers.protocol import (
     MAX_LINE_BYTES,
     PROTOCOL_VERSION,
@@ -31,7 +31,10 @@ from workers.protocol import (
     Loaded,
     Message,
     ProtocolError,
+    ScoreTokens,
     Stop,
+    TimePasses,
+    Unsupported,
     decode,
     encode,
 )
@@ -160,6 +163,8 @@ class Worker:
                     return EXIT_LOAD_FAILED
             elif isinstance(request, Generate) and self._engine is not None:
                 self._generate(request, self._engine)
+            elif isinstance(request, ScoreTokens | TimePasses) and self._engine is not None:
+                self._probe(request, self._engine)
             elif isinstance(request, Stop):
                 break
             else:
@@ -212,6 +217,21 @@ class Worker:
             self._fail(request.request_id, error, default=FaultKind.generation_failed)
         else:
             self._channel.send(Done(request_id=request.request_id))
+
+    def _probe(self, request: ScoreTokens | TimePasses, engine: Engine) -> None:
+        answer: Message
+        try:
+            with self._pulse.during_request():
+                engine.start_conversation()
+                answer = engine.score(request) if isinstance(request, ScoreTokens) else engine.time_passes(request)
+                engine.settle()
+        except ProbeUnsupported as reason:
+            answer = Unsupported(request_id=request.request_id, reason=" ".join(str(reason).split()))
+        except Exception as error:  # noqa: BLE001 - the process boundary: recorded as a Failure
+            self._settle_after_failure(engine)
+            self._fail(request.request_id, error, default=FaultKind.probe_failed)
+            return
+        self._channel.send(answer)
 
     def _converse(self, request: Generate, engine: Engine) -> None:
         engine.start_conversation()

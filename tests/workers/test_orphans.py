@@ -35,7 +35,7 @@ WORKER = """
 import json, os, subprocess, sys, time
 out = int(sys.argv[sys.argv.index("--record-fd") + 1])
 def say(**message): os.write(out, json.dumps(message).encode() + b"\\n")
-say(kind="hello", protocol=1, pid=os.getpid(), python="3", versions={})
+say(kind="hello", protocol=2, pid=os.getpid(), python="3", versions={})
 environment = {name: value for name, value in os.environ.items() if name not in os.environ["WITHOUT"].split()}
 options = {"start_new_session": True} if "apart" in os.environ["HOW"] else {}
 child = subprocess.Popen([sys.executable, "-c", os.environ["SERVER"], os.environ["READY"]], env=environment, **options)

@@ -1,7 +1,7 @@
 """The codec: any message survives the wire, and any bytes end in a message or in one clear error."""
 
 import json
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
@@ -10,34 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.protocol import (
-    Done,
-    Evidence,
-    Failure,
-    Generate,
-    Generation,
-    Heartbeat,
-    Hello,
     Load,
     Loaded,
     Message,
     ProtocolError,
-    Stop,
     decode,
     encode,
     field_types,
 )
 
-MESSAGES: tuple[type[Message], ...] = (
-    Load,
-    Generate,
-    Stop,
-    Hello,
-    Loaded,
-    Heartbeat,
-    Generation,
-    Done,
-    Failure,
-)
+MESSAGES: tuple[type[Message], ...] = get_args(Message)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | st.integers() | FINITE | st.text()
 JSON = st.recursive(
@@ -65,8 +47,8 @@ def of_type(hint: Any) -> st.SearchStrategy[Any]:
         return st.lists(of_type(*get_args(hint)), max_size=3)
     if get_origin(hint) is dict:
         return st.dictionaries(st.text(), of_type(get_args(hint)[1]), max_size=3)
-    assert hint is Evidence
-    return instances(Evidence)
+    assert is_dataclass(hint)
+    return instances(hint)
 
 
 def instances(cls: type[Any]) -> st.SearchStrategy[Any]:

@@ -11,6 +11,7 @@ The loop calls, in this order, all from one thread:
             engine.answer(tick)         timed by the loop: each tick is stamped; by default `stream`, to its end
             engine.finish()             not timed: the text, the counts, the evidence
             engine.settle()             not timed, also after an error: nothing may run on into the next turn
+    engine.score(request), engine.time_passes(request)      after the last round, where the engine can
     engine.close()
 
 Standard library only: engines import their packages in `load`, never at import time.
@@ -23,8 +24,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from workers.errors import EngineError, FaultKind
-from workers.protocol import Evidence
+from workers.errors import EngineError, FaultKind, ProbeUnsupported
+from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePasses
 from workers.stopwatch import Clock, Tick
 
 if TYPE_CHECKING:
@@ -159,6 +160,22 @@ class Engine(ABC):
     def settle(self) -> None:
         """Wait until the device is idle and drop what belongs to one turn only. Called after every turn."""
         return
+
+    def score(self, request: ScoreTokens) -> Scored:
+        """See `workers.protocol.ScoreTokens`. Ends the conversation.
+
+        Raises:
+            ProbeUnsupported: the engine cannot tell, and why.
+        """
+        raise ProbeUnsupported(f"{type(self).__name__} does not tell how likely its tokens are")
+
+    def time_passes(self, request: TimePasses) -> PassesTimed:
+        """See `workers.protocol.TimePasses`. Ends the conversation.
+
+        Raises:
+            ProbeUnsupported: the engine cannot run single passes, and why.
+        """
+        raise ProbeUnsupported(f"{type(self).__name__} runs no single passes")
 
     def close(self) -> None:
         """Let go of everything; the process ends next."""
