@@ -5,6 +5,7 @@ Nothing of mlx is imported before `load`.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
 from workers.engines.mlx_cache import ConversationCache
 from workers.engines.mlx_loading import LoadedModel, load_model
+from workers.engines.mlx_probes import Probed, score, time_passes
 from workers.errors import EngineError, FaultKind
-from workers.protocol import Evidence
+from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePasses
 
 # Of the chat template's arguments, those that are the engine's to set.
 _RESERVED_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message", "return_dict", "tokenize"})
@@ -61,7 +63,8 @@ class MlxEngine(Engine):
         if sampling.ignore_eos:
             self.target.tokenizer.eos_token_ids = ()
         self._turn: Turn | None = None
-        self._caches = ConversationCache(self._prepare_models())
+        self._makers = self._prepare_models()
+        self._caches = ConversationCache(self._makers)
         drafted_per_step = self._drafted_per_step()
         return LoadInfo(
             active_memory_bytes=mx.get_active_memory(),
@@ -143,6 +146,31 @@ class MlxEngine(Engine):
         _synchronize()
         self._turn = None
 
+    def score(self, request: ScoreTokens) -> Scored:
+        with wired(self.target.model):
+            return score(
+                self._probed(),
+                request,
+                prompt_ids=self._encode(request.messages),
+                decode=self.target.tokenizer.decode,
+            )
+
+    def time_passes(self, request: TimePasses) -> PassesTimed:
+        draft = self._probed_draft() if request.draft else None
+        with wired(self.target.model):
+            return time_passes(self._probed(), draft, request, prompt_ids=self._encode(request.messages))
+
+    def _probed(self) -> Probed:
+        return Probed(
+            model=self.target.model,
+            make_cache=self._makers[0],
+            prefill_step_size=self._generate_arguments()["prefill_step_size"],
+        )
+
+    def _probed_draft(self) -> Probed | None:
+        """The model that proposes; None: nothing does."""
+        return None
+
     def close(self) -> None:
         _synchronize()
 
@@ -177,6 +205,14 @@ class MlxEngine(Engine):
 
     def _notes(self) -> Sequence[str]:
         return self.target.notes
+
+
+def wired(model: Any) -> AbstractContextManager[None]:
+    """The model's weights held in memory as mlx-lm holds them while it generates; where there is no Metal, nothing."""
+    from mlx_lm.generate import wired_limit
+
+    held: AbstractContextManager[None] = wired_limit(model)
+    return held
 
 
 def _synchronize() -> None:

@@ -1,11 +1,13 @@
 """Plain decoding with mlx-lm, one token a pass: the usual control."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from workers.engines.base import parse_settings
 from workers.engines.mlx_common import MlxEngine, Turn
+from workers.engines.mlx_probes import Probed
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
 
@@ -78,6 +80,20 @@ class MlxLm(MlxEngine):
             "kv_group_size": self._own.kv_group_size,
             "quantized_kv_start": self._own.quantized_kv_start,
         }
+
+    def _probed(self) -> Probed:
+        """With the cache quantised after each pass, as mlx-lm does it."""
+        if self._own.kv_bits is None:
+            return super()._probed()
+        from mlx_lm.generate import maybe_quantize_kv_cache
+
+        quantise = partial(
+            maybe_quantize_kv_cache,
+            quantized_kv_start=self._own.quantized_kv_start,
+            kv_group_size=self._own.kv_group_size,
+            kv_bits=self._own.kv_bits,
+        )
+        return replace(super()._probed(), after_pass=quantise)
 
     def _account(self, turn: Turn) -> tuple[None, Sequence[Evidence]]:
         drafted = sum(turn.from_draft)

@@ -6,13 +6,14 @@ ran at all is counted independently, at its calls, since without an accepted tok
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from workers.engines.base import LoadInfo, TurnRequest, parse_settings
 from workers.engines.mlx_common import MlxEngine, Turn
 from workers.engines.mlx_loading import load_model
+from workers.engines.mlx_probes import Probed
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
 
@@ -36,15 +37,15 @@ class Settings:
 class CountedDraft:
     """The draft model as mlx-lm calls it, and how often it was called."""
 
-    __slots__ = ("_model", "passes")
+    __slots__ = ("model", "passes")
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self.model = model
         self.passes = 0
 
     def __call__(self, tokens: Any, cache: Any = None) -> Any:
         self.passes += 1
-        return self._model(tokens, cache=cache)
+        return self.model(tokens, cache=cache)
 
 
 class MlxLmDraft(MlxEngine):
@@ -101,6 +102,9 @@ class MlxLmDraft(MlxEngine):
             "num_draft_tokens": self._own.block_size - 1,
             "prefill_step_size": self._own.prefill_step_size,
         }
+
+    def _probed_draft(self) -> Probed:
+        return replace(self._probed(), model=self._draft.model, make_cache=self._makers[1])
 
     def _notes(self) -> Sequence[str]:
         sampled = self.sampling.get("temperature", 0.0) > 0

@@ -11,11 +11,13 @@ from typing import Any
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.dspark import Rounds, TickingTokenizer, read_nothing, sampling_arguments
 from workers.engines.mlx_cache import ConversationCache
+from workers.engines.mlx_probes import Probed
 from workers.engines.speculative import Answer, Committed, SpeculativeEngine, Turn, counts, require_setting
 from workers.protocol import Evidence
 from workers.stopwatch import Tick
 from workers.surroundings import installed
 
+PREFILL_STEP = 2048  # of a probe
 SOURCES = ("lookup", "plain")  # of a step, in mlx-dspark's words
 
 
@@ -34,6 +36,7 @@ class PromptLookup(SpeculativeEngine):
     """See the module."""
 
     NAME = "prompt_lookup"
+    NO_DRAFTING_PASS = "looking up takes no pass of a model"
 
     def _check_settings(self) -> None:
         own = parse_settings(Settings, self.settings, engine=self.NAME)
@@ -95,6 +98,11 @@ class PromptLookup(SpeculativeEngine):
             **sampling_arguments(asdict(self._sampling)),
         )
         return Answer(token_ids=result.token_ids, rounds=rounds.seen)
+
+    def _probed(self) -> Probed:
+        return Probed(
+            model=self.target.model, make_cache=self._dspark_target.make_cache, prefill_step_size=PREFILL_STEP
+        )
 
     def _evidence(self, answer: Answer, done: Committed) -> Sequence[Evidence]:
         steps, drafted, accepted = counts(done, *SOURCES)

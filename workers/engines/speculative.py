@@ -7,14 +7,15 @@ max_tokens within a step, and commit past an end token: what counts is what a re
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workers.engines.base import CallbackEngine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
-from workers.engines.mlx_common import Sampling, prompt_encoder
+from workers.engines.mlx_common import Sampling, prompt_encoder, wired
 from workers.engines.mlx_loading import LoadedModel, load_model
-from workers.errors import EngineError, FaultKind
-from workers.protocol import Evidence
+from workers.engines.mlx_probes import Probed, score, time_passes
+from workers.errors import EngineError, FaultKind, ProbeUnsupported
+from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePasses
 from workers.stopwatch import Tick
 
 Step = tuple[int, int, int]  # drafted, accepted, committed
@@ -68,6 +69,7 @@ class SpeculativeEngine(CallbackEngine):
     """An engine over a package's own loop."""
 
     NAME: str  # as in configurations
+    NO_DRAFTING_PASS = "the package has no drafting pass that could be run alone"
 
     def load(self) -> LoadInfo:
         import mlx.core as mx
@@ -145,6 +147,24 @@ class SpeculativeEngine(CallbackEngine):
 
         mx.synchronize()
         self._turn = None
+
+    def score(self, request: ScoreTokens) -> Scored:
+        return score(
+            self._probed(), request, prompt_ids=self._encode(request.messages), decode=self.target.tokenizer.decode
+        )
+
+    def time_passes(self, request: TimePasses) -> PassesTimed:
+        with wired(self.target.model):
+            timed = time_passes(self._probed(), None, request, prompt_ids=self._encode(request.messages))
+        return replace(timed, notes=[self.NO_DRAFTING_PASS]) if request.draft else timed
+
+    def _probed(self) -> Probed:
+        """The target alone, as mlx-lm runs it.
+
+        Raises:
+            ProbeUnsupported: the package changes it.
+        """
+        raise ProbeUnsupported(f"{self.NAME}: the package runs the target in its own way")
 
     def _prepared(self) -> Turn:
         if self._turn is None:

@@ -1,0 +1,275 @@
+"""Single passes of a model outside of any answer: how likely its tokens are, and what a pass of each width takes.
+
+Both run on caches of their own, and start like an answer does: the prompt without its last token, in chunks.
+"""
+
+import copy
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workers.engines.base import sha256_of_ids
+from workers.errors import EngineError, FaultKind, ProbeUnsupported
+from workers.protocol import PassesTimed, PassTiming, Scored, ScoreTokens, TimePasses, TokenScore, WidthChange
+
+COMPARED_PLACES = 64  # at most, the asked one and those before it: one place alone shows rounding by chance only
+CONTEXT_TOKENS = 24  # of the answer, told as text
+MIN_REPEATS = 5  # fewer have no quartiles worth the name
+_TARGET, _DRAFT = "target", "draft"
+
+
+def _leave(cache: list[Any]) -> None:
+    """What most engines do to a cache after a pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """A model as its engine runs it.
+
+    Attributes:
+        model: of token ids (1, n) and a cache, the logits (1, n, vocabulary).
+        after_pass: what the engine does to the cache after a pass: quantise it.
+    """
+
+    model: Callable[..., Any]
+    make_cache: Callable[[], list[Any]]
+    prefill_step_size: int
+    after_pass: Callable[[list[Any]], None] = _leave
+
+    def processed(self, token_ids: Sequence[int], budget: "Budget") -> list[Any]:
+        """A cache that holds these tokens."""
+        import mlx.core as mx
+
+        cache = self.make_cache()
+        for start in range(0, len(token_ids), self.prefill_step_size):
+            budget.require("processing the prompt")
+            self.model(mx.array([token_ids[start : start + self.prefill_step_size]]), cache=cache)
+            self.after_pass(cache)
+            mx.eval([layer.state for layer in cache])
+        return cache
+
+
+class Budget:
+    """Seconds that a probe may take."""
+
+    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._end = clock() + seconds
+
+    @property
+    def spent(self) -> bool:
+        return self._clock() >= self._end
+
+    def require(self, doing: str) -> None:
+        """Go on only with time left.
+
+        Raises:
+            ProbeUnsupported: none is left.
+        """
+        if self.spent:
+            raise ProbeUnsupported(f"its {self._seconds:.3g} s were over while {doing}")
+
+
+# ---- how likely ----
+
+
+def score(target: Probed, request: ScoreTokens, *, prompt_ids: Sequence[int], decode: Callable[..., str]) -> Scored:
+    """See `workers.protocol.ScoreTokens`.
+
+    Changes are of log-probabilities, not of logits: what all logits of a place share moves no choice, and the softmax
+    takes it out.
+
+    Args:
+        decode: token ids to text.
+
+    Raises:
+        ProbeUnsupported: another prompt, or no time left.
+    """
+    if sha256_of_ids(prompt_ids) != request.prompt_sha256:
+        raise ProbeUnsupported("these messages become another prompt here than the one that was answered")
+    answer = _Answer(
+        prefix=prompt_ids[:-1], sequence=[prompt_ids[-1], *request.token_ids], most_likely=request.most_likely
+    )
+    budget = Budget(request.budget_s)
+    top, rivals = answer.reference(target, request.rivals, budget)
+    changes = [answer.change(target, width, budget) for width in sorted(set(request.widths) - {1})]
+
+    def told(token: int, logprob: float) -> TokenScore:
+        return TokenScore(token_id=token, text=decode([token]), logprob=_finite(logprob))
+
+    return Scored(
+        request_id=request.request_id,
+        top=[told(token, logprob) for token, logprob in top],
+        rivals=[told(token, logprob) for token, logprob in zip(request.rivals, rivals, strict=True)],
+        context_text=decode(request.token_ids[-CONTEXT_TOKENS:]) if request.token_ids else "",
+        changes=changes,
+        compared_places=len(answer.chosen),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Answer:
+    """An answer that is gone through again. Place i of the sequence is where the answer's token i was chosen."""
+
+    prefix: Sequence[int]
+    sequence: Sequence[int]
+    most_likely: int
+    chosen: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # by place: likely tokens, log-probabilities
+
+    def reference(
+        self, target: Probed, rivals: Sequence[int], budget: Budget
+    ) -> tuple[list[tuple[int, float]], list[float]]:
+        """One token a pass. Of the last place the most likely tokens, the first first, and the rivals' values."""
+        import mlx.core as mx
+
+        logprobs: Any = None
+        for place, logprobs in self._forced(target, 1, budget):
+            if place < len(self.sequence) - COMPARED_PLACES:
+                continue
+            count = min(self.most_likely, logprobs.size)
+            likely = mx.argpartition(-logprobs, kth=count - 1)[:count]
+            likely = likely[mx.argsort(-logprobs[likely])]
+            self.chosen[place] = (likely, logprobs[likely])
+            mx.eval(self.chosen[place])
+        tokens, values = self.chosen[len(self.sequence) - 1]
+        top = list(zip(tokens.tolist(), values.tolist(), strict=True))
+        return top, [logprobs[token].item() for token in rivals]
+
+    def change(self, target: Probed, width: int, budget: Budget) -> WidthChange:
+        """What so many tokens a pass change."""
+        import mlx.core as mx
+
+        changes: dict[int, float] = {}
+        for place, logprobs in self._forced(target, width, budget):
+            if place in self.chosen:
+                tokens, values = self.chosen[place]
+                moved: Any = mx.abs(logprobs[tokens] - values).max().item()
+                changes[place] = _finite(moved)
+        return WidthChange(width=width, at_place=changes[len(self.sequence) - 1], largest=max(changes.values()))
+
+    def _forced(self, target: Probed, width: int, budget: Budget) -> Iterator[tuple[int, Any]]:
+        """The log-probabilities at every place, `width` tokens a pass from the prompt's last one on.
+
+        A last pass is as wide as the others: fillers stand for proposals that would be rejected.
+        """
+        import mlx.core as mx
+
+        cache = target.processed(self.prefix, budget)
+        for start in range(0, len(self.sequence), width):
+            budget.require(f"going through the answer {width} tokens a pass")
+            tokens = list(self.sequence[start : start + width])
+            fillers = [tokens[-1]] * (width - len(tokens))
+            logits = target.model(mx.array([tokens + fillers]), cache=cache)[0].astype(mx.float32)
+            target.after_pass(cache)
+            logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+            mx.eval(logprobs)
+            yield from ((start + offset, logprobs[offset]) for offset in range(len(tokens)))
+
+
+def _finite(value: float) -> float:
+    if value != value or value in (float("inf"), float("-inf")):
+        raise EngineError(FaultKind.probe_failed, f"the model's log-probabilities hold {value}")
+    return value
+
+
+# ---- how long ----
+
+
+class Pass:
+    """One pass that can be timed again and again: afterwards the cache is as it was before."""
+
+    def __init__(self, probed: Probed, cache: list[Any], width: int) -> None:
+        self._probed = probed
+        self._cache = cache
+        self._width = width
+
+    def seconds(self, token_ids: Sequence[int]) -> float:
+        """Time one pass over these tokens, the choice of a token at each of them included, as a verify step does."""
+        import mlx.core as mx
+
+        tokens = mx.array([list(token_ids[: self._width])])
+        mx.eval(tokens)
+        kept = {place: copy.deepcopy(layer) for place, layer in enumerate(self._cache) if not _trims(layer)}
+        mx.synchronize()
+        started = time.perf_counter()
+        mx.eval(mx.argmax(self._probed.model(tokens, cache=self._cache), axis=-1))
+        taken_s = time.perf_counter() - started
+        for place, layer in enumerate(self._cache):
+            if place in kept:
+                self._cache[place] = kept[place]
+            else:
+                layer.trim(self._width)
+        return taken_s
+
+
+def _trims(layer: Any) -> bool:
+    """Whether a layer of a cache takes tokens back. One that rotates does until it is full."""
+    return bool(layer.is_trimmable()) and getattr(layer, "max_size", None) is None
+
+
+def time_passes(target: Probed, draft: Probed | None, request: TimePasses, *, prompt_ids: Sequence[int]) -> PassesTimed:
+    """See `workers.protocol.TimePasses`. A draft model's drafting pass has one token: it is called for each proposal.
+
+    Raises:
+        ProbeUnsupported: no time for enough repetitions.
+    """
+    budget = Budget(request.budget_s)
+    text = _Text([*prompt_ids, *request.token_ids])
+    context = text.cut(0, request.context_tokens)
+    passes: dict[tuple[str, int], Pass] = {}
+    if request.widths:
+        cache = target.processed(context, budget)
+        passes |= {(_TARGET, width): Pass(target, cache, width) for width in sorted(set(request.widths))}
+    if draft is not None:
+        passes[_DRAFT, 1] = Pass(draft, draft.processed(context, budget), 1)
+    timings = timed({key: _on_text(each, text, key[1], request) for key, each in passes.items()}, request, budget)
+    return PassesTimed(request_id=request.request_id, timings=timings, context_tokens=request.context_tokens)
+
+
+class _Text:
+    """Tokens of a real text, as many as are asked for: of a mixture of experts, tokens decide what is read."""
+
+    def __init__(self, token_ids: Sequence[int]) -> None:
+        self._token_ids = list(token_ids)
+
+    def cut(self, start: int, count: int) -> list[int]:
+        whole = len(self._token_ids)
+        return [self._token_ids[place % whole] for place in range(start, start + count)]
+
+
+def _on_text(each: Pass, text: _Text, width: int, request: TimePasses) -> Callable[[int], float]:
+    """The pass's time in each repetition, over other tokens each time."""
+    return lambda repeat: each.seconds(text.cut(request.context_tokens + repeat, width))
+
+
+def timed(
+    passes: Mapping[tuple[str, int], Callable[[int], float]], request: TimePasses, budget: Budget
+) -> list[PassTiming]:
+    """Median and quartiles of each pass: rounds of all of them, each in random order, a first round left out.
+
+    Raises:
+        ProbeUnsupported: the budget ends before enough rounds.
+    """
+    drawn = random.Random(request.seed)
+    order = sorted(passes)
+    rounds: list[dict[tuple[str, int], float]] = []
+    for repeat in range(request.repeats + 1):
+        drawn.shuffle(order)
+        if len(rounds) > MIN_REPEATS and budget.spent:
+            break
+        taken = {}
+        for key in order:
+            if len(rounds) <= MIN_REPEATS:
+                budget.require(f"timing passes, after {max(0, len(rounds) - 1)} repetitions")
+            taken[key] = passes[key](repeat)
+        rounds.append(taken)
+    return [_timing(role, width, [taken[role, width] for taken in rounds[1:]]) for role, width in sorted(passes)]
+
+
+def _timing(role: str, width: int, seconds: Sequence[float]) -> PassTiming:
+    low_s, median_s, high_s = statistics.quantiles(seconds, n=4, method="inclusive")
+    return PassTiming(role=role, width=width, median_s=median_s, low_s=low_s, high_s=high_s, repeats=len(seconds))
