@@ -3,6 +3,7 @@
     InterlaceError
     ├── InputError         2   the user's configuration, file or option; nothing ran
     ├── IncompleteError    3   the run is unfinished and can be resumed
+    │   └── StoppedError       it was asked to stop
     └── RefusedError       4   the environment: memory, orphan, power, database version
 
 A message says what, where and the remedy, in one line.
@@ -25,6 +26,13 @@ class IncompleteError(InterlaceError):
     """The run stopped early; what is finished is stored."""
 
     exit_code = 3
+
+
+class StoppedError(IncompleteError):
+    """The run was asked to stop, and did so after a round."""
+
+    def __init__(self, units_left: int) -> None:
+        super().__init__(f"stopped as asked, {units_left} rounds and control runs left: it goes on where it stopped")
 
 
 class RefusedError(InterlaceError):

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -12,7 +12,7 @@ from orchestrator.plan import Plan
 
 if TYPE_CHECKING:
     from orchestrator.running.recorder import Recorder
-    from orchestrator.running.runner import Observer
+    from orchestrator.running.runner import AfterRounds, Observer
 
 
 def check_machine(plan: Plan, database: Path) -> None:
@@ -37,8 +37,18 @@ def _warn(text: str) -> None:
     sys.stderr.write(f"interlace: {text}\n")
 
 
-def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
+def run_recorded(
+    recorder: "Recorder",
+    *,
+    observer: "Observer",
+    should_stop: Callable[[], bool] = lambda: False,
+    after_rounds: "AfterRounds | None" = None,
+) -> None:
     """Run what is left of a stored run.
+
+    Args:
+        should_stop: asked before each round; a round that began is finished.
+        after_rounds: called after the last trial, before the workers end.
 
     Raises:
         InterlaceError: see `orchestrator.running.runner.Runner.run`.
@@ -66,7 +76,7 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
 
     done = frozenset(decided())
     left = remainder(schedule, stored.trials, dropped=stored.dropped | done, replays=plan.gate.replays)
-    if not left.units:
+    if not left.units and (stored.finished or after_rounds is None):
         return
     for index in left.broken_rounds:
         recorder.exclude_round(index, reason="round_cut_short: replayed whole")
@@ -98,6 +108,8 @@ def run_recorded(recorder: "Recorder", *, observer: "Observer") -> None:
             dropped=set(stored.dropped),
             decisions=decided,
             decided=set(done),
+            should_stop=should_stop,
+            after_rounds=after_rounds,
         ).run(left)
 
 

@@ -2,7 +2,7 @@
 
 A fault of one trial never ends the night: it is stored with its kind and the run goes on; an arm that fails three times
 in a row takes no further part. Only a control that cannot run, an interruption or a full stop of the machine end a run
-early, and what is stored then can be resumed.
+early, and what is stored then can be resumed. Who is asked to stop finishes its round first.
 """
 
 import datetime as dt
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from orchestrator.errors import IncompleteError, InputError
+from orchestrator.errors import IncompleteError, InputError, StoppedError
 from orchestrator.plan import Arm, Plan, Prompt
 from orchestrator.planning.memory import load_note
 from orchestrator.running.crew import Crew, Member
@@ -32,6 +32,11 @@ from workers.telemetry import Reading
 
 PREFLIGHT_TOKENS = 8
 FAULTS_IN_A_ROW = 3  # after these an arm is parked
+
+
+# Called once all trials of a run are stored, while the crew's workers are there (or load again on demand). A run that
+# was killed in it is resumed with nothing else left: what it has stored then, it must find and not store twice.
+AfterRounds = Callable[[Plan, Recorder, Crew], None]
 
 
 class Observer(Protocol):
@@ -77,6 +82,8 @@ class Runner:
     decisions: Callable[[], Mapping[str, str]] = dict
     decided: set[str] = field(default_factory=set)
     faults_in_a_row: Counter[str] = field(default_factory=Counter)
+    should_stop: Callable[[], bool] = lambda: False  # asked before each round and each control run
+    after_rounds: AfterRounds | None = None
 
     def run(self, left: Remainder) -> None:
         """Everything that is left.
@@ -84,16 +91,30 @@ class Runner:
         Raises:
             InputError: an arm failed its preflight and the design says to stop.
             IncompleteError: the control takes no further part.
+            StoppedError: somebody asked to stop; the round under way was finished.
         """
         try:
-            self._preflight()
+            if left.units:
+                self._preflight()
             self.observer.started(left)
-            for unit in left.units:
+            for done, unit in enumerate(left.units):
+                if self.should_stop():
+                    raise StoppedError(len(left.units) - done)
                 if unit.round is None or self._undecided():
                     self._run_unit(unit)
                     self._decide(unit)
+            self._afterwards()
         finally:
             self.crew.close()
+
+    def _afterwards(self) -> None:
+        """What is done after the last trial while the workers are there. The trials are stored: no fault costs them."""
+        if self.after_rounds is None:
+            return
+        try:
+            self.after_rounds(self.plan, self.recorder, self.crew)
+        except Exception as error:  # noqa: BLE001 - whatever a probe meets, the run is whole; the note says what it was
+            self.observer.noted(f"after the last round: {type(error).__name__}: {error}")
 
     # ---- before the first round ----
 

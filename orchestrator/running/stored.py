@@ -21,6 +21,7 @@ class Stored:
 
     trials: tuple[StoredTrial, ...]
     dropped: frozenset[str]
+    finished: bool  # everything of it was done, what follows the rounds included
 
 
 def stored_plan(database: Database, run_id: str) -> str:
@@ -42,7 +43,8 @@ def stored_trials(database: Database, run_id: str) -> Stored:
             StoredTrial(sequence=sequence, round=index, attempt=attempt, counts=status in ("done", "invalid"))
             for sequence, index, attempt, status in session.execute(trials)
         ]
-        return Stored(trials=tuple(rows), dropped=frozenset(session.scalars(dropped)))
+        status = session.scalar(select(models.Run.status).where(models.Run.id == run_id))
+        return Stored(trials=tuple(rows), dropped=frozenset(session.scalars(dropped)), finished=status == "done")
 
 
 def log_folder(database: Database, run_id: str) -> Path:

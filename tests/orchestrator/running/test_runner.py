@@ -2,6 +2,7 @@
 
 import importlib.metadata
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from sqlalchemy import select
 
 from db import models
 from db.session import open_database, reading
-from orchestrator.errors import IncompleteError, InputError
+from orchestrator.errors import IncompleteError, InputError, StoppedError
 from orchestrator.plan import Plan
+from orchestrator.running.crew import Crew
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
 from orchestrator.running.preparation import find_weights
@@ -216,3 +218,42 @@ def test_a_twofold_effect_alone_ends_the_run_after_a_few_rounds(database: Databa
     assert len(rows(database, recorder.run_id, kind="bracket")) == 2
     run_recorded(recorder, observer=Witness())  # nothing is left: what is decided stays decided
     assert len(rows(database, recorder.run_id, kind="measured")) == len(measured)
+
+
+def test_asked_to_stop_a_run_finishes_its_round_and_goes_on_later(database: Database, tmp_path: Path) -> None:
+    planned = plan(arm("a"), arm("b"))
+    recorder = recorder_of(database, planned, tmp_path)
+    answers = iter([False, False, True])  # before the first control run, the first round, the second one
+    with pytest.raises(StoppedError, match="stopped as asked, 6 rounds and control runs left"):
+        run_recorded(recorder, observer=Witness(), should_stop=lambda: next(answers))
+    assert [trial.position for trial in rows(database, recorder.run_id, kind="measured")] == [0, 1, 2]
+    run_recorded(recorder, observer=Witness())
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert len({trial.sequence for trial in measured}) == len(measured) == 6 * 3
+    assert {trial.status for trial in measured} == {"done"}
+
+
+def test_what_follows_the_rounds_has_the_workers_and_costs_no_run(database: Database, tmp_path: Path) -> None:
+    recorder, witness = recorder_of(database, plan(arm("a"), arm("b")), tmp_path), Witness()
+    there: list[str] = []
+
+    def probe(_plan: Plan, probed: Recorder, crew: Crew) -> None:
+        assert len(rows(database, probed.run_id, kind="measured")) == 6 * 3
+        there.extend(name for name, member in crew.members.items() if member.process.alive)
+        raise LookupError("no such logits")
+
+    run_recorded(recorder, observer=witness, after_rounds=probe)
+    assert there == ["a", "b"]
+    assert witness.notes == ["after the last round: LookupError: no such logits"]
+
+
+def test_a_run_that_ended_within_what_follows_the_rounds_goes_on_there(database: Database, tmp_path: Path) -> None:
+    recorder = recorder_of(database, plan(arm("a"), arm("b")), tmp_path)
+    run_recorded(recorder, observer=Witness())
+    calls: list[str] = []
+    again = partial(run_recorded, recorder, observer=Witness(), after_rounds=lambda *_: calls.append("probe"))
+    again()
+    assert calls == ["probe"]
+    recorder.finish("done")
+    again()
+    assert calls == ["probe"]
