@@ -12,7 +12,7 @@ from typing import Any
 
 from workers.system import CounterReader, FieldReader, Found, System, Unreadable
 
-_MACMON = ("macmon", "pipe", "-s", "1", "-i", "100")
+MACMON = ("macmon", "pipe", "-s", "1", "-i", "100")
 # Of NVML's mask of clock event reasons, those that make a figure incomparable.
 THROTTLE_REASONS = {
     0x04: "power cap",
@@ -57,7 +57,7 @@ def _at(body: Any, path: list[str]) -> Any:
 
 
 def _macmon(*keys: str) -> FieldReader:
-    return lambda system: parse_macmon(system.run(*_MACMON), *keys)
+    return lambda system: parse_macmon(system.run(*MACMON), *keys)
 
 
 def read_energy_mj(_system: System) -> dict[str, float]:

@@ -6,7 +6,7 @@ Each reader returns a number, words, or a number with its words, and raises `Unr
 import os
 import re
 
-from workers.processes import own_rss_bytes
+from workers.processes import own_peak_rss_bytes, own_rss_bytes
 from workers.system import CounterReader, FieldReader, System, Unreadable
 
 _ZONES = "/sys/class/thermal/thermal_zone*"
@@ -107,6 +107,14 @@ def read_stolen_cpu(system: System) -> dict[str, float]:
     return {"": int(match[1]) / os.sysconf("SC_CLK_TCK")}
 
 
+def read_tree_peak(system: System) -> float:
+    """The highest resident bytes of each of our processes, added up: never less than the tree's own highest."""
+    found = own_peak_rss_bytes(system.root_pid)
+    if found is None:
+        raise Unreadable("/proc names no VmHWM of our processes")
+    return float(found)
+
+
 def _number(system: System, path: str) -> float:
     text = system.read(path)
     if re.fullmatch(r"-?\d+", text) is None:
@@ -131,6 +139,7 @@ FIELDS: dict[str, tuple[str, FieldReader]] = {
     "swap_used_bytes": ("/proc/meminfo", read_swap_used),
     "wired_bytes": ("/proc/meminfo", lambda system: _meminfo(system, "Mlocked")),
     "tree_memory_bytes": ("rss", lambda system: float(own_rss_bytes(system.root_pid))),
+    "tree_memory_peak_bytes": ("VmHWM", read_tree_peak),
     "priority": ("getpriority", lambda _system: float(os.getpriority(os.PRIO_PROCESS, 0))),
 }
 

@@ -3,8 +3,10 @@
 Each reader returns a number, words, or a number with its words, and raises `Unreadable` with the reason.
 """
 
+import importlib.util
 import os
 import re
+import sys
 from collections.abc import Callable
 
 from workers.processes import own_pids
@@ -15,6 +17,10 @@ THERMAL_LEVELS = ("nominal", "moderate", "heavy", "trapping", "sleeping")
 POWER_SOURCES = {"AC Power": "mains", "Battery Power": "battery", "UPS Power": "ups"}
 POWER_MODES = ("automatic", "low", "high")
 VM_PRESSURES = {1: "normal", 2: "warning", 4: "critical"}
+THERMAL_STATES = ("nominal", "fair", "serious", "critical")  # NSProcessInfo's: moderate and heavy both are fair
+# Programs of the system that index or analyse while nobody watches, by the field that counts their processor time.
+SPOTLIGHT = re.compile(r"(?:mds|mds_stores|mdworker|mdworker_shared|mdbulkimport|mdsync|corespotlightd)")
+PHOTOS = re.compile(r"(?:photoanalysisd|photolibraryd|mediaanalysisd)")
 
 _NS_PER_MS = 1e6
 _BYTES_PER_MIB = 2**20
@@ -142,6 +148,29 @@ def parse_priority(text: str) -> float:
     return float(text)
 
 
+def parse_cpu_times(text: str, names: re.Pattern[str]) -> dict[str, float]:
+    """Processor seconds by pid of the processes of these names, from `ps -A -o pid= -o time= -o comm=`.
+
+    The time is minutes and seconds, hours before them where there are any; the name is a path, which may hold spaces.
+    """
+    rows = re.findall(r"^\s*(\d+)\s+(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)\s+(.+)$", text, flags=re.MULTILINE)
+    if not rows:
+        raise Unreadable("ps lists no process with its time")
+    return {
+        pid: int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds)
+        for pid, hours, minutes, seconds, path in rows
+        if names.fullmatch(path.rsplit("/", 1)[-1].strip())
+    }
+
+
+def parse_process_info(text: str) -> tuple[tuple[float, str], bool]:
+    """NSProcessInfo's thermal state and whether low power mode is on, as `_ASK_PROCESS_INFO` prints them."""
+    match = re.fullmatch(r"(\d) (\d)", text.strip())
+    if match is None or int(match[1]) >= len(THERMAL_STATES):
+        raise Unreadable(f"NSProcessInfo: {text.strip()[:60] or 'no answer'}")
+    return (float(match[1]), THERMAL_STATES[int(match[1])]), match[2] == "1"
+
+
 def _whole(values: dict[str, str], name: str) -> int:
     text = values.get(name, "")
     if not text.isdecimal():
@@ -165,6 +194,38 @@ def read_tree_footprint(system: System) -> float:
     return float(sum(_footprint(system, pid) for pid in own_pids(system.root_pid)))
 
 
+def read_tree_peak(system: System) -> float:
+    """The highest footprint of each of our processes, added up: never less than the tree's own highest."""
+    return float(sum(system.peak_footprint_bytes(pid) for pid in own_pids(system.root_pid)))
+
+
+def read_power_mode(system: System) -> tuple[float, str]:
+    """The mode that pmset names; where it names none, NSProcessInfo tells low power mode from the others."""
+    try:
+        return parse_power_mode(system.run("pmset", "-g"))
+    except Unreadable:
+        try:
+            _, low = _process_info(system)
+        except Unreadable:
+            raise Unreadable("pmset -g names no power mode") from None
+        if low:
+            return 1.0, "low"
+        raise Unreadable("pmset -g names no power mode; low power mode is off") from None
+
+
+def read_thermal_state(system: System) -> tuple[float, str]:
+    """NSProcessInfo's thermal state, a second and coarser source of the thermal level."""
+    state, _ = _process_info(system)
+    return state
+
+
+def _process_info(system: System) -> tuple[tuple[float, str], bool]:
+    """Asked through pyobjc, in a child that ends at once: in a process that lives long the answer goes stale."""
+    if importlib.util.find_spec("Foundation") is None:
+        raise Unreadable("pyobjc-framework-Cocoa is not installed")
+    return parse_process_info(system.run(sys.executable, "-c", _ASK_PROCESS_INFO))
+
+
 def _footprint(system: System, pid: int) -> float:
     try:
         return system.footprint_bytes(pid)
@@ -179,6 +240,12 @@ def read_gpu_time_of_others(system: System) -> dict[str, float]:
     return {str(pid): spent / _NS_PER_MS for pid, spent in times.items() if pid not in ours}
 
 
+def _cpu_times(names: re.Pattern[str]) -> CounterReader:
+    """Of everybody's processes: ps may read them, a library without root may not."""
+    command = ("ps", "-A", "-o", "pid=", "-o", "time=", "-o", "comm=")
+    return lambda system: parse_cpu_times(system.run(*command), names)
+
+
 def _accelerator(statistic: str) -> FieldReader:
     command = ("ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
     return lambda system: parse_accelerator(system.run(*command), statistic)
@@ -188,11 +255,17 @@ def _parsed(parse: Callable[[str], Found], *command: str) -> FieldReader:
     return lambda system: parse(system.run(*command))
 
 
+_ASK_PROCESS_INFO = (
+    "from Foundation import NSProcessInfo; info = NSProcessInfo.processInfo();"
+    " print(int(info.thermalState()), int(info.isLowPowerModeEnabled()))"
+)
+
 FIELDS: dict[str, tuple[str, FieldReader]] = {
     "thermal_level": (f"notify {THERMAL_KEY}", read_thermal_level),
+    "thermal_state": ("NSProcessInfo", read_thermal_state),
     "cpu_speed_limit_percent": ("pmset -g therm", _parsed(parse_speed_limit, "pmset", "-g", "therm")),
     "power_source": ("pmset -g batt", _parsed(parse_power_source, "pmset", "-g", "batt")),
-    "power_mode": ("pmset -g", _parsed(parse_power_mode, "pmset", "-g")),
+    "power_mode": ("pmset -g", read_power_mode),
     "gpu_utilization_percent": ("ioreg IOAccelerator", _accelerator("Device Utilization %")),
     "gpu_memory_bytes": ("ioreg IOAccelerator", _accelerator("In use system memory")),
     "wired_bytes": ("vm_stat", _parsed(parse_wired, "vm_stat")),
@@ -200,11 +273,14 @@ FIELDS: dict[str, tuple[str, FieldReader]] = {
     "vm_pressure": ("sysctl", _parsed(parse_vm_pressure, "sysctl", "kern.memorystatus_vm_pressure_level")),
     "swap_used_bytes": ("sysctl", _parsed(parse_swap_used, "sysctl", "vm.swapusage")),
     "tree_memory_bytes": ("phys_footprint", read_tree_footprint),
+    "tree_memory_peak_bytes": ("lifetime phys_footprint", read_tree_peak),
     "time_machine": ("tmutil status", _parsed(parse_backup_running, "tmutil", "status")),
     "priority": ("ps", lambda system: parse_priority(system.run("ps", "-o", "pri=", "-p", str(os.getpid())))),
 }
 
 RATES: dict[str, tuple[str, CounterReader]] = {
     "gpu_ms_per_s_others": ("ioreg AGXDeviceUserClient", read_gpu_time_of_others),
+    "cpu_cores_spotlight": ("ps", _cpu_times(SPOTLIGHT)),
+    "cpu_cores_photos": ("ps", _cpu_times(PHOTOS)),
 }
 GROWTHS: dict[str, tuple[str, CounterReader]] = {}

@@ -25,6 +25,22 @@ def own_rss_bytes(root_pid: int) -> int:
     return sum(memory.rss for _, memory in _each(root_pid, lambda each: each.memory_info()))
 
 
+def own_peak_rss_bytes(root_pid: int) -> int | None:
+    """The highest resident bytes that each process of a tree has ever had, added up; None: the system tells none."""
+    found = [_peak_rss_bytes(process.pid) for process in _tree(root_pid)]
+    known = [each for each in found if each is not None]
+    return sum(known) if known else None
+
+
+def _peak_rss_bytes(pid: int) -> int | None:
+    """Of a process that ends meanwhile, or where there is no /proc: None."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
+
+
 def _tree(root_pid: int) -> list[psutil.Process]:
     found = []
     for pid in _descendants(root_pid):

@@ -3,6 +3,7 @@
 _NEEDS_TOOL = {
     "macmon": "install macmon (brew install macmon); the PyPI package of that name is another program",
     "zeus-apple-silicon": "install the package zeus-apple-silicon",
+    "pyobjc-framework-Cocoa": "install the package pyobjc-framework-Cocoa",
     "nvidia-ml-py": "on a machine with an NVIDIA GPU: install the package nvidia-ml-py",
 }
 _BY_FIELD = {

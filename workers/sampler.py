@@ -7,11 +7,17 @@ seconds that it has spent. It ends with its parent.
 import argparse
 import json
 import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from types import FrameType
 
-from workers.system import LocalSystem
+from workers.extras import MACOS_FIELDS
+from workers.streams import MacmonStream, Streaming
+from workers.system import LocalSystem, System, Unreadable
 from workers.telemetry import CHEAP, MachineReader
 
 NICENESS = 10
@@ -25,22 +31,54 @@ def main() -> int:
     parser.add_argument("--root-pid", type=int, required=True)
     arguments = parser.parse_args()
     os.nice(NICENESS)
-    reader = MachineReader(LocalSystem(root_pid=arguments.root_pid), only=CHEAP)
+    signal.signal(signal.SIGTERM, _leave)  # in an orderly way: the stream ends with it
+    with macmon_where_there(LocalSystem(root_pid=arguments.root_pid), arguments.interval_s) as (system, stream):
+        _sample(system, stream, interval_s=arguments.interval_s, parent=arguments.root_pid)
+    return 0
+
+
+@contextmanager
+def macmon_where_there(system: System, interval_s: float) -> Iterator[tuple[System, MacmonStream | None]]:
+    """The system, on a Mac with macmon one that reads it as a stream."""
+    stream = None
+    if system.platform == "darwin":
+        try:
+            stream = MacmonStream(interval_s=interval_s)
+        except Unreadable:
+            stream = None  # not installed: the readings around a trial say so
+    try:
+        yield (system if stream is None else Streaming(system, stream)), stream
+    finally:
+        if stream is not None:
+            stream.stop()
+
+
+def _sample(system: System, stream: MacmonStream | None, *, interval_s: float, parent: int) -> None:
+    reader = MachineReader(system, only=CHEAP if stream is None else CHEAP | set(MACOS_FIELDS))
     due_s, taken = time.monotonic(), 0
-    while os.getppid() == arguments.root_pid:
+    while os.getppid() == parent:
         at_s, readings = time.monotonic(), reader.read()
         taken += 1
         if taken == PROBES:  # what cannot be read here costs its attempts no longer
-            reader.narrow({reading.field for reading in readings if reading.reason is None})
-        line = {"at_s": at_s, "readings": [asdict(reading) for reading in readings]}
+            reader.narrow({reading.field for reading in readings if _is_worth_asking(reading.reason)})
+        spent_s = time.process_time() + (0.0 if stream is None else stream.cpu_s())
+        line = {"at_s": at_s, "readings": [asdict(reading) for reading in readings], "cpu_s": spent_s}
         try:
-            sys.stdout.write(json.dumps(line | {"cpu_s": time.process_time()}) + "\n")
+            sys.stdout.write(json.dumps(line) + "\n")
             sys.stdout.flush()
         except BrokenPipeError:
             os._exit(0)  # nobody reads, and Python would complain once more at its end
-        due_s = max(due_s + arguments.interval_s, time.monotonic())
+        due_s = max(due_s + interval_s, time.monotonic())
         time.sleep(due_s - time.monotonic())
-    return 0
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+def _is_worth_asking(reason: str | None) -> bool:
+    """A stream's first line may come later than the first samples."""
+    return reason is None or reason.startswith("macmon has printed nothing yet")
 
 
 if __name__ == "__main__":

@@ -44,6 +44,9 @@ class System(Protocol):
     def footprint_bytes(self, pid: int) -> int:
         """macOS's physical footprint of one of the user's own processes: Metal memory included, unlike RSS."""
 
+    def peak_footprint_bytes(self, pid: int) -> int:
+        """The highest that macOS's physical footprint of such a process has ever been."""
+
 
 Found = float | str | tuple[float, str]
 FieldReader = Callable[[System], Found]  # raises Unreadable
@@ -110,12 +113,10 @@ class LocalSystem:
         return state.value
 
     def footprint_bytes(self, pid: int) -> int:
-        if sys.platform != "darwin":
-            raise Unreadable("only macOS has a physical footprint")
-        buffer = ctypes.create_string_buffer(_RUSAGE_BYTES)
-        if _system_library().proc_pid_rusage(pid, _RUSAGE_V4, buffer):
-            raise Unreadable(f"proc_pid_rusage({pid}) failed: no such process, or another user's")
-        return int.from_bytes(buffer.raw[_FOOTPRINT_AT : _FOOTPRINT_AT + 8], sys.byteorder)
+        return _rusage(pid, _FOOTPRINT_AT)
+
+    def peak_footprint_bytes(self, pid: int) -> int:
+        return _rusage(pid, _PEAK_FOOTPRINT_AT)
 
 
 class OneReading:
@@ -156,11 +157,26 @@ class OneReading:
     def footprint_bytes(self, pid: int) -> int:
         return self._system.footprint_bytes(pid)
 
+    def peak_footprint_bytes(self, pid: int) -> int:
+        return self._system.peak_footprint_bytes(pid)
 
-# struct rusage_info_v4: ri_phys_footprint lies after the 16 bytes of the uuid and seven 64-bit fields.
+
+# struct rusage_info_v4: ri_phys_footprint lies after the 16 bytes of the uuid and seven 64-bit fields,
+# ri_lifetime_max_phys_footprint after twenty-one more.
 _RUSAGE_V4 = 4
 _RUSAGE_BYTES = 1024
 _FOOTPRINT_AT = 72
+_PEAK_FOOTPRINT_AT = 240
+
+
+def _rusage(pid: int, at: int) -> int:
+    """One 64-bit field of a process's resource usage."""
+    if sys.platform != "darwin":
+        raise Unreadable("only macOS has a physical footprint")
+    buffer = ctypes.create_string_buffer(_RUSAGE_BYTES)
+    if _system_library().proc_pid_rusage(pid, _RUSAGE_V4, buffer):
+        raise Unreadable(f"proc_pid_rusage({pid}) failed: no such process, or another user's")
+    return int.from_bytes(buffer.raw[at : at + 8], sys.byteorder)
 
 
 def _system_library() -> ctypes.CDLL:

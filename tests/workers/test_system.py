@@ -76,3 +76,7 @@ def test_the_footprint_is_the_one_that_holds_metals_memory(monkeypatch: pytest.M
     assert mac(monkeypatch, Library()).footprint_bytes(4711) == 148 * 2**30
     with pytest.raises(Unreadable, match="another user's"):
         mac(monkeypatch, Library(rusage=-1)).footprint_bytes(4711)
+
+
+def test_its_highest_over_the_process_s_life_is_another_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert mac(monkeypatch, Library()).peak_footprint_bytes(4711) == 150 * 2**30

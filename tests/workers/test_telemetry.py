@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,6 +43,12 @@ PARSED: list[tuple[str, Callable[[str], Any], Any]] = [
     ("sysctl_memory.layout.txt", macos.parse_wired_limit, 40_960 * 2.0**20),
     ("sysctl_memory.layout.txt", macos.parse_swap_used, 0.0),
     ("tmutil_status_idle.layout.txt", macos.parse_backup_running, (0.0, "idle")),
+    (
+        "ps_cpu_times.layout.txt",
+        lambda text: macos.parse_cpu_times(text, macos.SPOTLIGHT),
+        {"331": 760.55, "402": 6067.9, "690": 3.0},
+    ),
+    ("ps_cpu_times.layout.txt", lambda text: macos.parse_cpu_times(text, macos.PHOTOS), {"711": 120.25}),
 ]
 UNREADABLE: list[tuple[str, Callable[[str], Any], str]] = [
     ("notifyutil_failure.layout.txt", macos.parse_notifyutil, "Failed with code 9"),
@@ -80,6 +87,8 @@ def test_no_recording_is_left_out() -> None:
         macos.parse_swap_used,
         macos.parse_backup_running,
         macos.parse_priority,
+        macos.parse_process_info,
+        lambda text: macos.parse_cpu_times(text, macos.SPOTLIGHT),
         lambda text: macos.parse_accelerator(text, "Device Utilization %"),
     ],
 )
@@ -212,6 +221,83 @@ def test_gpu_time_of_others_is_a_rate_between_two_readings() -> None:
     assert _by_field(reader.read())["gpu_ms_per_s_others"].reason == FIRST
     mac.commands = {**mac.commands, AGX_CLIENTS: later + mine.replace("38738170958", "99999999999")}
     assert _by_field(reader.read())["gpu_ms_per_s_others"].value == pytest.approx(60.0)
+
+
+PS = "ps -A -o pid= -o time= -o comm="
+
+
+def test_what_spotlight_and_photos_use_is_a_rate_in_cores() -> None:
+    """They index and analyse at night; a worker that is new counts from nothing."""
+    before = recorded("ps_cpu_times.layout.txt")
+    later = before.replace("101:07.90", "101:09.90").replace("2:00.25", "2:01.25")
+    later += "  950   0:01.00 /System/Library/Frameworks/CoreServices.framework/mdworker\n"
+    clock = iter([0.0, 0.0, 4.0, 4.0])
+    mac = _mac(**{PS: before})
+    reader = MachineReader(mac, clock=lambda: next(clock))
+    assert _by_field(reader.read())["cpu_cores_spotlight"].reason == FIRST
+    mac.commands = {**mac.commands, PS: later}
+    found = _by_field(reader.read())
+    assert found["cpu_cores_spotlight"].value == pytest.approx((2.0 + 1.0) / 4)
+    assert found["cpu_cores_photos"].value == pytest.approx(1.0 / 4)
+
+
+def test_the_tree_s_highest_footprint_is_read_where_the_system_keeps_it() -> None:
+    class WithPeak(Recorded):
+        def peak_footprint_bytes(self, pid: int) -> int:
+            return 21 * 10**9
+
+    assert _by_field(MachineReader(WithPeak(platform="darwin")).read())["tree_memory_peak_bytes"].value == 21e9
+    assert _by_field(MachineReader(Recorded(platform="darwin")).read())["tree_memory_peak_bytes"].reason
+
+
+FOUNDATION = """
+class NSProcessInfo:
+    @classmethod
+    def processInfo(cls): return cls()
+    def thermalState(self): return {state}
+    def isLowPowerModeEnabled(self): return {low}
+"""
+
+
+class PyobjcMac(Recorded):
+    """A recorded Mac on which this interpreter, and nothing else, is really run."""
+
+    def run(self, *command: str) -> str:
+        return LocalSystem().run(*command) if command[0] == sys.executable else Recorded.run(self, *command)
+
+
+def foundation(folder: Path, monkeypatch: pytest.MonkeyPatch, *, state: int, low: bool) -> None:
+    """A stand-in for pyobjc, for this interpreter and for the child that asks it."""
+    (folder / "Foundation.py").write_text(FOUNDATION.format(state=state, low=low))
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.delitem(sys.modules, "Foundation", raising=False)
+
+
+def test_pyobjc_tells_the_thermal_state_and_low_power_where_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foundation(tmp_path, monkeypatch, state=2, low=True)
+    found = _by_field(MachineReader(PyobjcMac(platform="darwin")).read())
+    assert (found["thermal_state"].value, found["thermal_state"].value_text) == (2.0, "serious")
+    assert (found["power_mode"].value, found["power_mode"].value_text) == (1.0, "low")  # pmset is not there
+    with_pmset = PyobjcMac(platform="darwin", commands={"pmset -g": recorded("pmset_g_powermode.layout.txt")})
+    assert _by_field(MachineReader(with_pmset).read())["power_mode"].value_text == "high"
+
+
+def test_a_state_that_pyobjc_does_not_know_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    foundation(tmp_path, monkeypatch, state=7, low=False)
+    found = _by_field(MachineReader(PyobjcMac(platform="darwin")).read())
+    assert found["thermal_state"].reason == "NSProcessInfo: 7 0"
+    assert "names no power mode" in (found["power_mode"].reason or "")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="it may be installed there")
+def test_without_pyobjc_nothing_is_started_and_the_reason_names_it() -> None:
+    mac = _mac()
+    found = _by_field(MachineReader(mac).read())
+    assert found["thermal_state"].reason == "pyobjc-framework-Cocoa is not installed"
+    assert not any(line.startswith(sys.executable) for line in mac.ran)
 
 
 # ---- a made-up Linux machine ----
