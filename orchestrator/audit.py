@@ -1,7 +1,7 @@
 """The audit: could this result be drift? Stored trials in, verdicts out; no database, no printing.
 
-Each treatment is compared with the control over all prompts, in each prompt class and in each turn. A verdict is the
-first of these that applies:
+Each treatment is compared with the control over all prompts, in each workload, prompt class and turn. Where these have
+opposite directions, what holds them all has none. A verdict is the first of these that applies:
 
     not_engaged      a generation that requested a mechanism lacks the evidence that it ran, in either arm
     confounded       something besides the arms' declared settings differs within rounds
@@ -16,7 +16,7 @@ like in this run. Runs whose order was not drawn at random are for `orchestrator
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Literal
 
@@ -26,7 +26,8 @@ import pandas as pd
 from orchestrator.effects import Effect, effect_of
 from orchestrator.schedule import AA_LABEL, minimum_rounds
 from orchestrator.statistics.carry_over import CarryOver, carry_over
-from orchestrator.statistics.comparability import DifferenceTable, EvidenceTable, Reason, Scope
+from orchestrator.statistics.comparability import Asked, DifferenceTable, EvidenceTable, Reason, Scope
+from orchestrator.statistics.directions import best_everywhere, parts_of, split_where_parts_disagree
 from orchestrator.statistics.family import adjusted, best_arms, family_p_values
 from orchestrator.statistics.findings import AaFloor, AuditResult, BestSet, Comparison, Included, summarise
 from orchestrator.statistics.observations import (
@@ -44,7 +45,7 @@ from orchestrator.statistics.verdicts import Case, decide
 
 __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", "Included", "Inference", "audit"]
 
-METHOD_VERSION = "1"
+METHOD_VERSION = "2"
 RUN_DRIFT = "run_drift"  # code of the reason that tells it
 
 # fixed: as many rounds as planned; anytime: rounds went on until the comparison was decided.
@@ -137,6 +138,8 @@ def audit(
 def _result(
     run: _Run, measured: pd.DataFrame, scoped: Sequence[_Scoped], comparisons: tuple[Comparison, ...]
 ) -> AuditResult:
+    parts = parts_of([one.scope for one in scoped], Asked.read(measured))
+    comparisons = split_where_parts_disagree(comparisons, parts)
     return AuditResult(
         method_version=METHOD_VERSION,
         control=run.control,
@@ -146,7 +149,7 @@ def _result(
         seed=run.seed,
         comparisons=comparisons,
         floors=tuple(_floors(scoped)),
-        best=tuple(_best(run, one) for one in scoped),
+        best=best_everywhere([_best(run, one) for one in scoped], parts),
         carry_over=run.carry_over,
         arms=arm_summaries(measured, [run.control, AA_LABEL, *run.treatments]),
         drift=run.drift,
@@ -206,9 +209,7 @@ def _effect(used: ScopeTrials, label: str, run: _Run) -> Effect | None:
 
 def _floors(scoped: Sequence[_Scoped]) -> Sequence[AaFloor]:
     return [
-        AaFloor(prompt_class=one.scope.prompt_class, turn=one.scope.turn, effect=effect)
-        for one in scoped
-        if (effect := one.effects[AA_LABEL]) is not None
+        AaFloor(**asdict(one.scope), effect=effect) for one in scoped if (effect := one.effects[AA_LABEL]) is not None
     ]
 
 
@@ -225,7 +226,7 @@ def _best(run: _Run, one: _Scoped) -> BestSet:
             alpha=run.alpha,
             p_values=partial(_p_against, one.used, run),
         )
-    return BestSet(prompt_class=one.scope.prompt_class, turn=one.scope.turn, arms=arms)
+    return BestSet(**asdict(one.scope), arms=arms)
 
 
 def _p_against(used: ScopeTrials, run: _Run, best: str, others: Sequence[str]) -> Mapping[str, float]:
@@ -247,8 +248,7 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
     return Comparison(
         treatment=treatment,
         control=run.control,
-        prompt_class=scope.prompt_class,
-        turn=scope.turn,
+        **asdict(scope),
         metric=run.metric,
         verdict=verdict,
         direction=_direction(effect, run.metric) if effect and verdict == "supported" else None,

@@ -59,7 +59,7 @@ def decisions(frame: pd.DataFrame, plan: Plan) -> dict[str, str]:
     return {
         one.treatment: one.verdict.replace("_", " ")
         for one in judge(frame, plan).comparisons
-        if one.prompt_class is None and one.turn is None and one.verdict in ("supported", "no_difference")
+        if one.over_all and one.verdict in ("supported", "no_difference")
     }
 
 

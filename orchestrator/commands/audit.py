@@ -30,7 +30,7 @@ def audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Se
 
     judged = judge_run(database, plan, run_id)
     show_audit(judged.result, plan=plan, run_id=run_id, style=style, composition=judged.composition)
-    found = {comparison.verdict for comparison in judged.result.comparisons if comparison.prompt_class is None}
+    found = {one.verdict for one in judged.result.comparisons if one.over_all or one.turn is not None}
     return EXIT_VERDICT if found & set(fail_on) else EXIT_DONE
 
 

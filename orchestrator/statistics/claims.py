@@ -113,7 +113,8 @@ def beside(
 
 def _pair(claim: Claim, one: Comparison, arms: Mapping[str, ArmFacts], conditions: Mapping[str, str]) -> Beside | None:
     same_question = (one.metric, one.prompt_class, one.turn) == (claim.metric, claim.prompt_class, claim.turn)
-    if not same_question or one.ratio is None:
+    one_workload = one.workload is not None and one.turn is None  # a turn is always some workload's
+    if not same_question or one_workload or one.ratio is None:
         return None
     treatment, control = arms[one.treatment], arms[one.control]
     if contrast(treatment, control) != set(claim.factors):

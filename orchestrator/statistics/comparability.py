@@ -48,16 +48,44 @@ class Reason:
 class Scope:
     """What a comparison is about; None: all."""
 
+    workload: str | None = None
     prompt_class: str | None = None
     turn: int | None = None
 
-    def holds(self, prompt_class: Words, turn: Words) -> Flags:
-        """Which rows belong to it."""
-        inside = np.ones(len(prompt_class), dtype=bool)
-        if self.prompt_class is not None:
-            inside &= prompt_class == self.prompt_class
+    @property
+    def words(self) -> str:
+        """As a person says it: "over all", "code", "two_turns, turn 2"."""
+        parts = [part for part in (self.workload, self.prompt_class) if part is not None]
         if self.turn is not None:
-            inside &= turn == self.turn
+            parts.append(f"turn {self.turn + 1}")
+        return ", ".join(parts) or "over all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What each generation was about, one element a generation."""
+
+    workload: Words
+    prompt_class: Words
+    turn: Words
+
+    @classmethod
+    def read(cls, rows: pd.DataFrame) -> Self:
+        """Of rows of `trial_flat`; a frame without workloads is one workload."""
+        none = np.full(len(rows), None, dtype=object)
+        return cls(
+            workload=words(rows["workload"]) if "workload" in rows.columns else none,
+            prompt_class=words(rows["prompt_class"]),
+            turn=words(rows["turn"]),
+        )
+
+    def within(self, scope: Scope) -> Flags:
+        """Which generations belong to the scope."""
+        inside = np.ones(len(self.turn), dtype=bool)
+        wanted = (scope.workload, scope.prompt_class, scope.turn)
+        for column, value in zip((self.workload, self.prompt_class, self.turn), wanted, strict=True):
+            if value is not None:
+                inside &= column == value
         return inside
 
 
@@ -75,8 +103,7 @@ class EvidenceTable:
     """Measured generations, those of invalid trials included: a trial without evidence must not hide."""
 
     arm: Words
-    prompt_class: Words
-    turn: Words
+    asked: Asked
     requested: Flags
     engaged: Flags
     known: Flags
@@ -89,8 +116,7 @@ class EvidenceTable:
         useful = rows["useful"] if "useful" in rows.columns else pd.Series(pd.NA, index=rows.index)
         return cls(
             arm=words(rows["arm"]),
-            prompt_class=words(rows["prompt_class"]),
-            turn=words(rows["turn"]),
+            asked=Asked.read(rows),
             requested=_flag(rows["requested"]),
             engaged=engaged,
             known=rows["engaged"].notna().to_numpy(dtype=bool),
@@ -99,7 +125,7 @@ class EvidenceTable:
 
     def engagement(self, arm: str, scope: Scope) -> Engagement:
         """Judge one arm in one scope."""
-        rows = (self.arm == arm) & scope.holds(self.prompt_class, self.turn)
+        rows = (self.arm == arm) & self.asked.within(scope)
         asked = int((rows & self.requested).sum())
         counted = {
             "unrequested_mechanism": rows & ~self.requested & self.engaged,
@@ -138,8 +164,7 @@ class DifferenceTable:
     """Every usable generation beside the control's of the same round, prompt and turn."""
 
     label: Words
-    prompt_class: Words
-    turn: Words
+    asked: Asked
     prompt_id: Words
     checks: tuple[_Check, ...]
 
@@ -149,15 +174,14 @@ class DifferenceTable:
         pairs = usable.merge(of_control, on=_PAIRED_BY, suffixes=("", "_control"))
         return cls(
             label=words(pairs["label"]),
-            prompt_class=words(pairs["prompt_class"]),
-            turn=words(pairs["turn"]),
+            asked=Asked.read(pairs),
             prompt_id=words(pairs["prompt_id"]),
             checks=tuple(_checks(pairs, metric)),
         )
 
     def confounders(self, label: str, scope: Scope) -> tuple[Reason, ...]:
         """What differs between one arm and the control besides the arms' declared settings."""
-        rows = (self.label == label) & scope.holds(self.prompt_class, self.turn)
+        rows = (self.label == label) & self.asked.within(scope)
         return tuple(self._reason(check, rows) for check in self.checks if (rows & check.differ).any())
 
     def _reason(self, check: _Check, rows: Flags) -> Reason:

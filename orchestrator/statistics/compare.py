@@ -117,7 +117,9 @@ def _relate(one: Comparison, other: Comparison, *, same_arm: bool) -> Relation |
 def _usable(side: RunSide) -> list[Comparison]:
     """Comparisons whose numbers mean what they say."""
     unusable = ("not_engaged", "confounded", "underpowered")
-    return [one for one in side.comparisons if one.turn is None and one.verdict not in unusable]
+    return [
+        one for one in side.comparisons if one.turn is None and one.workload is None and one.verdict not in unusable
+    ]
 
 
 def _require_shared_control(first: RunSide, second: RunSide) -> None:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from orchestrator.effects import Effect
 from orchestrator.statistics.carry_over import CarryOver
-from orchestrator.statistics.comparability import Reason
+from orchestrator.statistics.comparability import Reason, Scope
 from orchestrator.statistics.observations import ArmSummary
 from orchestrator.statistics.verdicts import WORDS
+
+SPLIT = "directions_disagree"  # code of the reason why a comparison names no winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,11 +18,12 @@ class Comparison:
 
     treatment: str
     control: str
-    prompt_class: str | None  # None: over all
+    workload: str | None = None  # None: all workloads
+    prompt_class: str | None  # None: all classes
     turn: int | None  # None: all turns
     metric: str
     verdict: str
-    direction: str | None  # faster | slower, when supported
+    direction: str | None  # faster | slower, when supported and nothing within the scope says the opposite
     ratio: float | None  # of the metric, treatment over control
     ci_low: float | None
     ci_high: float | None
@@ -34,6 +37,19 @@ class Comparison:
     engaged_share: float | None  # of the treatment's generations that requested a mechanism
     included: "Included | None"  # what it would be with the excluded trials; None when none was excluded
     reasons: tuple[Reason, ...]  # the deciding ones first
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(workload=self.workload, prompt_class=self.prompt_class, turn=self.turn)
+
+    @property
+    def over_all(self) -> bool:
+        return self.scope == Scope()
+
+    @property
+    def split(self) -> Reason | None:
+        """Why it has no one direction: parts of its scope have opposite ones."""
+        return next((reason for reason in self.reasons if reason.code == SPLIT), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +67,28 @@ class Included:
 class AaFloor:
     """The control against itself in one scope."""
 
+    workload: str | None = None
     prompt_class: str | None
     turn: int | None
     effect: Effect
 
+    @property
+    def scope(self) -> Scope:
+        return Scope(workload=self.workload, prompt_class=self.prompt_class, turn=self.turn)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestSet:
-    """The arms not distinguishable from the best in one scope, the best first."""
+    """The arms not distinguishable from the best in one scope, the best first; none when its parts disagree."""
 
+    workload: str | None = None
     prompt_class: str | None
     turn: int | None
     arms: tuple[str, ...]
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(workload=self.workload, prompt_class=self.prompt_class, turn=self.turn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +112,9 @@ class AuditResult:
 
 
 def summarise(comparisons: Sequence[Comparison], drift: float | None, metric: str) -> str:
-    """One sentence an arm over all prompts, words first; then the run's drift."""
-    sentences = [_sentence(one) for one in comparisons if one.prompt_class is None and one.turn is None]
+    """One sentence an arm over all prompts, words first; then the run's drift. An arm that is better for one thing and
+    worse for another is never called the better one."""
+    sentences = [_sentence(one) for one in comparisons if one.over_all]
     if not sentences:
         sentences.append("Nothing to compare: the run has no arm besides its control.")
     if drift is not None:
@@ -97,6 +124,8 @@ def summarise(comparisons: Sequence[Comparison], drift: float | None, metric: st
 
 def _sentence(one: Comparison) -> str:
     head = f"{one.treatment} against {one.control}: {WORDS[one.verdict]}"
+    if (split := one.split) is not None:
+        return f"{one.treatment} against {one.control}: {split.text}."
     if one.ratio is None or one.ci_low is None or one.ci_high is None or one.verdict in ("not_engaged", "confounded"):
         return f"{head}; {'; '.join(reason.text for reason in one.reasons[:2])}."
     figure = f"{one.ratio:.3f}x ({one.ci_low:.3f} to {one.ci_high:.3f}) in {one.rounds} rounds"

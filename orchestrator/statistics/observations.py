@@ -4,6 +4,7 @@ The frame is that of the view `trial_flat`: one row a generation. A trial's valu
 all) is the geometric mean over its generations there, so that every prompt weighs the same whatever its speed.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,7 +14,7 @@ import pandas as pd
 
 from orchestrator.effects import Integers, Series, make_series
 from orchestrator.schedule import AA_LABEL
-from orchestrator.statistics.comparability import Scope, Words, words
+from orchestrator.statistics.comparability import Asked, Scope, Words, words
 from orchestrator.statistics.inversion import Floats
 
 LOWER_IS_FASTER = frozenset({"ttft_s"})
@@ -101,15 +102,38 @@ def arms_in_order(trials: pd.DataFrame) -> list[str]:
 
 
 def scopes_of(measured: pd.DataFrame) -> list[Scope]:
-    """Over all; then each prompt class and each turn, where there are several."""
-    classes = list(measured["prompt_class"].dropna().drop_duplicates())
-    turns = sorted(int(turn) for turn in measured["turn"].dropna().drop_duplicates())
-    scopes = [Scope()]
-    if len(classes) > 1:
-        scopes += [Scope(prompt_class=str(name)) for name in sorted(classes)]
-    if len(turns) > 1:
-        scopes += [Scope(turn=turn) for turn in turns]
-    return scopes
+    """Over all; then each workload, prompt class and turn, where there are several.
+
+    A class that is a workload's only one, and no other's, is that workload. Of several workloads each has turns of its
+    own: the first turn of a long conversation and a short prompt have nothing in common.
+    """
+    asked = Asked.read(measured)
+    cells = list(
+        dict.fromkeys(
+            (str(workload), str(name), int(turn))
+            for workload, name, turn in zip(asked.workload, asked.prompt_class, asked.turn, strict=True)
+            if name is not None and turn is not None
+        )
+    )
+    workloads = list(dict.fromkeys(workload for workload, _, _ in cells))
+    several = len(workloads) > 1
+    scopes = [Scope(workload=name) for name in workloads if several]
+    scopes += [Scope(prompt_class=name) for name in _classes(cells)]
+    for workload in workloads:
+        turns = sorted({turn for other, _, turn in cells if other == workload})
+        scopes += [Scope(workload=workload if several else None, turn=turn) for turn in turns if len(turns) > 1]
+    return [Scope(), *scopes]
+
+
+def _classes(cells: Sequence[tuple[str, str, int]]) -> list[str]:
+    """The classes that are a part of their own: neither the whole run nor the whole of one workload."""
+    workloads_of, classes_of = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for workload, name, _ in cells:
+        workloads_of[name].add(workload)
+        classes_of[workload].add(name)
+    if len(workloads_of) < 2:
+        return []
+    return [name for name, where in sorted(workloads_of.items()) if len(where) > 1 or classes_of[min(where)] != {name}]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +144,7 @@ class Usable:
     rounds: Integers
     labels: Words
     prompt_id: Words
-    prompt_class: Words
-    turn: Words
+    asked: Asked
 
     @classmethod
     def read(cls, measured: pd.DataFrame, *, include_excluded: bool = False) -> Self:
@@ -131,13 +154,12 @@ class Usable:
             rounds=rows["round"].to_numpy(dtype=np.intp),
             labels=words(rows["label"]),
             prompt_id=words(rows["prompt_id"]),
-            prompt_class=words(rows["prompt_class"]),
-            turn=words(rows["turn"]),
+            asked=Asked.read(rows),
         )
 
     def trials(self, scope: Scope) -> ScopeTrials:
         """The scope's trials. One that lacks a generation which others of its round have is left out."""
-        rows = np.flatnonzero(scope.holds(self.prompt_class, self.turn))
+        rows = np.flatnonzero(self.asked.within(scope))
         rounds, codes = self.rounds[rows], pd.factorize(self.labels[rows])[0]
         # Rows of a trial are neighbours in time, so trials are numbered in time order.
         starts = np.ones(len(rows), dtype=bool)
@@ -214,8 +236,8 @@ def arm_summaries(measured: pd.DataFrame, labels: Sequence[str]) -> tuple[ArmSum
     numbers = [name for name in (*_MEDIANS, "peak_memory_bytes") if name in used.columns]
     used = used.astype(dict.fromkeys(numbers, "float64"))
     found = {}
-    for scope in (scope for scope in scopes_of(measured) if scope.turn is None):
-        rows = used[scope.holds(words(used["prompt_class"]), words(used["turn"]))]
+    for scope in (scope for scope in scopes_of(measured) if scope.turn is None and scope.workload is None):
+        rows = used[Asked.read(used).within(scope)]
         by_label = rows.groupby("label")
         table = by_label[[name for name in numbers if name in _MEDIANS]].median()
         table["trials"] = by_label["sequence"].nunique()

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from orchestrator.jsonable import bounded
 from orchestrator.plan import Plan
+from orchestrator.statistics.comparability import Scope
 from orchestrator.views.terminal import console
 from orchestrator.views.terminal import table as new_table
 
@@ -79,7 +80,7 @@ def plan_is_simulated(plan: Plan) -> bool:
 
 def overall(result: "AuditResult") -> list["Comparison"]:
     """The comparisons over all prompts and turns."""
-    return [one for one in result.comparisons if one.prompt_class is None and one.turn is None]
+    return [one for one in result.comparisons if one.over_all]
 
 
 def headline(one: "Comparison") -> Text:
@@ -93,6 +94,8 @@ def headline(one: "Comparison") -> Text:
 def sentence(one: "Comparison") -> str:
     """What the verdict says of the two arms."""
     pair = f"{one.treatment} against {one.control}"
+    if one.split is not None:
+        return f"{pair}: {one.split.text}"
     if one.verdict == "supported" and one.ratio is not None:
         return f"{one.treatment} is {percent(one)} {one.direction} than {one.control}"
     if one.verdict == "no_difference":
@@ -159,9 +162,10 @@ def best_lines(result: "AuditResult") -> Iterable[str]:
     if len({one.treatment for one in result.comparisons}) < 2:
         return
     for each in result.best:
-        where = "over all prompts" if each.prompt_class is None and each.turn is None else None
-        where = where or (f"turn {each.turn + 1}" if each.turn is not None else str(each.prompt_class))
-        yield f"not distinguishable from the best, {where}: {', '.join(each.arms)}"
+        if each.arms:
+            yield f"not distinguishable from the best, {each.scope.words}: {', '.join(each.arms)}"
+        else:
+            yield f"no arm is among the best everywhere ({each.scope.words}): it depends on the prompts, see each"
 
 
 def _print_arms(arms: Sequence["ArmSummary"], out: Console) -> None:
@@ -189,10 +193,7 @@ def _print_arms(arms: Sequence["ArmSummary"], out: Console) -> None:
 
 def scope(one: "Comparison") -> str:
     """Which prompts a comparison is about."""
-    parts = [] if one.prompt_class is None else [one.prompt_class]
-    if one.turn is not None:
-        parts.append(f"turn {one.turn + 1}")
-    return ", ".join(parts) or "over all"
+    return one.scope.words
 
 
 def number(value: float | None, *, digits: int = 3) -> str:
@@ -220,7 +221,7 @@ def footnotes(result: "AuditResult") -> Iterable[str]:
     else:
         yield f"drift of the run: {result.drift:+.1%} from the first control run to the last"
     for floor in result.floors:
-        if floor.prompt_class is None and floor.turn is None:
+        if floor.scope == Scope():
             low, high = floor.effect.ci_low, floor.effect.ci_high
             yield f"A/A floor: the control against itself {floor.effect.ratio:.3f} ({low:.3f} to {high:.3f})"
     yield from best_lines(result)

@@ -11,7 +11,7 @@ from tests.orchestrator.flat import FlatRun, changed
 
 def verdicts(frame: pd.DataFrame, control: str) -> dict[str, Any]:
     result = audit(frame, control=control, metric="end_to_end_tps")
-    return {one.treatment: one for one in result.comparisons if one.prompt_class is None and one.turn is None}
+    return {one.treatment: one for one in result.comparisons if one.over_all}
 
 
 def test_four_bits_that_won_every_round_while_the_machine_slowed_down() -> None:

@@ -30,7 +30,7 @@ def audit(planned: Plan, tmp_path: Path) -> AuditResult:
 
 
 def over_all(result: AuditResult) -> dict[str, Comparison]:
-    return {one.treatment: one for one in result.comparisons if one.prompt_class is None and one.turn is None}
+    return {one.treatment: one for one in result.comparisons if one.over_all}
 
 
 def test_a_machine_that_loses_a_third_of_its_speed_makes_no_setting_look_better(tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""Which arm for what: where the parts of a scope disagree, the scope has no winner. Pure.
+
+An engine can win every short prompt and lose the second turn of a long conversation by an order of magnitude. Averaged
+over both it is a little faster or a little slower, which helps nobody.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator.statistics.comparability import Asked, Reason, Scope
+from orchestrator.statistics.findings import SPLIT, BestSet, Comparison
+
+Parts = Mapping[Scope, tuple[Scope, ...]]
+
+
+def parts_of(scopes: Sequence[Scope], asked: Asked) -> dict[Scope, tuple[Scope, ...]]:
+    """For each scope those others that lie wholly within it.
+
+    Args:
+        asked: the run's generations.
+    """
+    rows = {scope: asked.within(scope) for scope in scopes}
+    return {
+        scope: tuple(
+            other for other in scopes if other != scope and not (rows[other] & ~inside).any() and rows[other].any()
+        )
+        for scope, inside in rows.items()
+    }
+
+
+def split_where_parts_disagree(comparisons: Sequence[Comparison], parts: Parts) -> tuple[Comparison, ...]:
+    """The comparisons, without a direction where supported ones of the same arms within the scope are opposite."""
+    by_key = {(one.treatment, one.scope): one for one in comparisons}
+    return tuple(
+        _split(one, [by_key[one.treatment, part] for part in parts[one.scope] if (one.treatment, part) in by_key])
+        for one in comparisons
+    )
+
+
+def best_everywhere(best: Sequence[BestSet], parts: Parts) -> tuple[BestSet, ...]:
+    """The sets, without the arms that are not among the best of some part: best on the average is not best."""
+    arms = {each.scope: set(each.arms) for each in best}
+    return tuple(
+        replace(
+            each,
+            arms=tuple(arm for arm in each.arms if all(arm in arms.get(part, {arm}) for part in parts[each.scope])),
+        )
+        for each in best
+    )
+
+
+def _split(whole: Comparison, parts: Sequence[Comparison]) -> Comparison:
+    said = [one for one in (whole, *parts) if one.direction is not None]
+    if len({one.direction for one in said}) < 2:
+        return whole
+    told = [one for one in said if one is not whole] if len({one.direction for one in said[1:]}) > 1 else said
+    words = "; ".join(
+        f"{direction} for {', and for '.join(_figure(one) for one in told if one.direction == direction)}"
+        for direction in ("faster", "slower")
+    )
+    reason = Reason(code=SPLIT, text=f"no overall winner: {words}")
+    return replace(whole, direction=None, reasons=(reason, *whole.reasons))
+
+
+def _figure(one: Comparison) -> str:
+    scope = "the average" if one.over_all else one.scope.words
+    return f"{scope} ({one.ratio:.3f}x)"
