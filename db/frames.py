@@ -4,24 +4,21 @@ Columns keep what they are: whole numbers stay whole where some are missing, fla
 """
 
 import json
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import pandas as pd
 from sqlalchemy import Engine, bindparam, text
 
-from db.errors import RunNotFoundError
+from db.run_names import RUNS_SQL, choose_run
 from db.session import open_existing, reading
-
-LAST = "last"
-_CANDIDATES_SHOWN = 5
 
 _FLAGS = frozenset("is_control is_warmup is_aa requested engaged useful simulated randomised".split())
 _COUNTS = frozenset(
     (
         "round position bits block_size turn thermal_before thermal_max thermal_after prompt_tokens cached_tokens"
         " completion_tokens peak_memory_bytes sequence attempt seed generation_position verify_steps drafted accepted"
-        " drafted_per_step rounds wins runner_pid trials ordinal"
+        " drafted_per_step rounds wins runner_pid trials ordinal token_index control_token arm_token width repeats"
+        " context_tokens bytes_read_per_token kv_bytes_per_token draft_bytes_read_per_token draft_kv_bytes_per_token"
     ).split()
 )
 _REALS = frozenset(
@@ -29,11 +26,12 @@ _REALS = frozenset(
         "ttft_s prefill_tps decode_tps end_to_end_tps accept_length acceptance_rate total_s engine_prefill_tps"
         " engine_decode_tps engine_gap first_byte_s first_visible_s cpu_s gate_wait_s wall_s monotonic_s temperature"
         " ratio ci_low ci_high p_value"
-        " aa_ratio aa_low aa_high family_p engaged_share drift alpha margin runner_started_at"
+        " aa_ratio aa_low aa_high family_p engaged_share drift alpha margin runner_started_at gap rounding median_s"
+        " low_s high_s bandwidth_bytes_per_s"
     ).split()
 )
 _TIMES = frozenset("started_at generation_started_at created_at run_created_at finished_at".split())
-_JSON = frozenset(("flags", "reasons", "gate_detail"))
+_JSON = frozenset(("flags", "reasons", "gate_detail", "top", "host_detail"))
 
 
 def trials(source: Engine | str, run_id: str) -> pd.DataFrame:
@@ -62,6 +60,109 @@ def readings(source: Engine | str, run_id: str, field: str) -> "pd.Series[Any]":
         field=field,
     )
     return rows.set_index("trial_id")["value_text"]
+
+
+def answers(source: Engine | str, run_id: str) -> pd.DataFrame:
+    """What the arms of a run wrote, and when: the generations of its rounds and control runs, in time order.
+
+    `token_ids`, `stamps_us` (one a token, since the request's start) and `steps` ([drafted, accepted, committed] a
+    verify step) are JSON texts: a run may hold millions of them, and few questions need all.
+    """
+    return _frame(
+        source,
+        """
+        SELECT generation.id AS generation_id, trial.id AS trial_id, arm.name AS arm, trial.is_aa AS is_aa,
+            trial.kind AS kind, trial.status AS status, trial.excluded_reason AS excluded_reason,
+            round."index" AS round, round.attempt AS attempt, trial.sequence AS sequence,
+            generation.workload AS workload, generation.prompt_class AS prompt_class,
+            generation.prompt_id AS prompt_id, generation.turn AS turn, generation.prompt_sha256 AS prompt_sha256,
+            generation.prompt_tokens AS prompt_tokens, generation.cached_tokens AS cached_tokens,
+            generation.completion_tokens AS completion_tokens, generation.ttft_s AS ttft_s,
+            generation.prefill_tps AS prefill_tps, generation.decode_tps AS decode_tps,
+            generation.requested AS requested, generation.flags AS flags, generation.text AS text,
+            generation.token_ids AS token_ids, generation.stamps_us AS stamps_us, generation.steps AS steps,
+            generation.stamps_of AS stamps_of
+        FROM generation
+        JOIN trial ON trial.id = generation.trial_id
+        JOIN arm ON arm.id = trial.arm_id
+        LEFT JOIN round ON round.id = trial.round_id
+        WHERE trial.run_id = :run_id AND trial.kind IN ('measured', 'bracket')
+            AND trial.status IN ('done', 'excluded')
+        ORDER BY trial.ordinal, trial.started_at, trial.id, generation.position
+        """,
+        run_id=run_id,
+    )
+
+
+def arms(source: Engine | str, run_id: str) -> pd.DataFrame:
+    """A run's arms, the control first, with what one of their tokens reads: of the target and of the draft."""
+    return _frame(
+        source,
+        """
+        SELECT arm.name AS arm, arm.is_control AS is_control, arm.engine AS engine, arm.draft AS draft,
+            arm.block_size AS block_size, arm.drafted_per_step AS drafted_per_step, arm.temperature AS temperature,
+            checkpoint.name AS checkpoint, checkpoint.digest AS checkpoint_digest,
+            checkpoint.bytes_read_per_token AS bytes_read_per_token,
+            checkpoint.kv_bytes_per_token AS kv_bytes_per_token,
+            drafting.bytes_read_per_token AS draft_bytes_read_per_token,
+            drafting.kv_bytes_per_token AS draft_kv_bytes_per_token
+        FROM arm
+        LEFT JOIN checkpoint ON checkpoint.id = arm.checkpoint_id
+        LEFT JOIN checkpoint AS drafting ON drafting.id = arm.draft_checkpoint_id
+        WHERE arm.run_id = :run_id
+        ORDER BY arm.is_control DESC, arm.id
+        """,
+        run_id=run_id,
+    )
+
+
+def divergences(source: Engine | str, run_id: str) -> pd.DataFrame:
+    """Where a run's arms part from its control, as probed after its rounds."""
+    return _frame(
+        source,
+        """
+        SELECT arm.name AS arm, divergence.prompt_id AS prompt_id, divergence.turn AS turn,
+            divergence.token_index AS token_index, divergence.control_token AS control_token,
+            divergence.arm_token AS arm_token, divergence.control_text AS control_text,
+            divergence.arm_text AS arm_text, divergence.context_text AS context_text, divergence.top AS top,
+            divergence.gap AS gap, divergence.rounding AS rounding, divergence.verdict AS verdict,
+            divergence.reason AS reason
+        FROM divergence JOIN arm ON arm.id = divergence.arm_id
+        WHERE divergence.run_id = :run_id
+        ORDER BY arm.id, divergence.prompt_id, divergence.turn
+        """,
+        run_id=run_id,
+    )
+
+
+def pass_times(source: Engine | str, run_id: str) -> pd.DataFrame:
+    """How long one pass of a run's models takes, by the number of tokens in it."""
+    return _frame(
+        source,
+        """
+        SELECT arm.name AS arm, pass_time.role AS role, pass_time.width AS width, pass_time.median_s AS median_s,
+            pass_time.low_s AS low_s, pass_time.high_s AS high_s, pass_time.repeats AS repeats,
+            pass_time.context_tokens AS context_tokens
+        FROM pass_time JOIN arm ON arm.id = pass_time.arm_id
+        WHERE pass_time.run_id = :run_id
+        ORDER BY arm.id, pass_time.role, pass_time.width
+        """,
+        run_id=run_id,
+    )
+
+
+def machine(source: Engine | str, run_id: str) -> pd.DataFrame:
+    """One row: the run's host, and its memory's bandwidth with where that is known from."""
+    return _frame(
+        source,
+        """
+        SELECT host.name AS host, host.chip AS chip, host.detail AS host_detail, run.simulated AS simulated,
+            run.bandwidth_bytes_per_s AS bandwidth_bytes_per_s, run.bandwidth_source AS bandwidth_source
+        FROM run JOIN host ON host.id = run.host_id
+        WHERE run.id = :run_id
+        """,
+        run_id=run_id,
+    )
 
 
 def verdicts(source: Engine | str, run_id: str) -> pd.DataFrame:
@@ -97,39 +198,8 @@ def resolve_run(engine: Engine, name: str) -> str:
     Raises:
         RunNotFoundError: none fits, or several; with the newest candidates.
     """
-    wanted = name.strip().lower()
     with reading(engine) as session:
-        rows = session.execute(
-            text(
-                "SELECT run.id, experiment.name, run.status FROM run JOIN experiment"
-                " ON experiment.id = run.experiment_id ORDER BY run.created_at DESC, run.id DESC"
-            )
-        ).all()
-    known = {str(run_id): f"{run_id} ({experiment}, {status})" for run_id, experiment, status in rows}
-    if not known:
-        raise RunNotFoundError("no run is stored yet; start one with `interlace run`")
-    if wanted == LAST:
-        return next(iter(known))
-    fitting = _fitting(list(known), wanted)
-    if len(fitting) == 1:
-        return fitting[0]
-    shown = "; ".join(known[run_id] for run_id in (fitting or list(known))[:_CANDIDATES_SHOWN])
-    if fitting:
-        raise RunNotFoundError(f"run {name!r}: {len(fitting)} runs fit; write more of the id: {shown}")
-    raise RunNotFoundError(f"run {name!r}: no run has this in its id; write `{LAST}` or one of {shown}")
-
-
-def _fitting(ids: list[str], wanted: str) -> list[str]:
-    """The ids that equal, else start with, else end with, else hold the text."""
-    rules: Iterable[Callable[[str], bool]] = (
-        lambda run_id: run_id == wanted,
-        lambda run_id: run_id.startswith(wanted),
-        lambda run_id: run_id.endswith(wanted),
-        lambda run_id: wanted in run_id,
-    )
-    if not wanted:
-        return ids
-    return next((found for rule in rules if (found := [run_id for run_id in ids if rule(run_id)])), [])
+        return choose_run(session.execute(text(RUNS_SQL)), name)
 
 
 def _frame(source: Engine | str, sql: str, **params: Any) -> pd.DataFrame:

@@ -66,7 +66,7 @@ class FirstDivergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOutcome:
-    """One arm's answer to one prompt's turn beside the control's."""
+    """One arm's answers to one prompt's turn beside another arm's."""
 
     arm: str
     prompt_id: str
@@ -78,15 +78,17 @@ class PromptOutcome:
     compared_by: ComparedBy | None  # None when nothing was compared
     answers: int  # of the arm
     deterministic: bool | None  # whether they are all alike; None: fewer than two
-    control_deterministic: bool | None
+    other_deterministic: bool | None  # the same of the answers that it is held against
     divergence: FirstDivergence | None  # where it differs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmLosslessness:
-    """One arm's answers beside the control's, counted over prompts and turns."""
+    """One arm's answers beside another's, counted over prompts and turns."""
 
     arm: str
+    against: str  # the control; also the plain arm of the same weights, where the control has others
+    same_weights: bool | None  # as that one; None: not known
     identical: int
     differs: int
     unknown: int
@@ -107,7 +109,7 @@ class Losslessness:
     """Do the arms write what the control writes? The control itself is there too: is it deterministic with itself?"""
 
     control: str
-    arms: tuple[ArmLosslessness, ...]  # the control first
+    arms: tuple[ArmLosslessness, ...]  # the control against itself first
 
 
 # ---- cost of verification ----
@@ -217,6 +219,7 @@ class TurnFigures:
     new_tokens: Figure  # prompt - cached: what had to be processed
     prefill_tps: Figure  # of the new tokens only
     ttft_ratio: Interval | None  # over the control arm's in the same turn; None for the control
+    verdict: str | None  # of that ratio, as an audit of ttft_s gives it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,33 +283,6 @@ class Recommendation:
     by_scope: tuple[BetterFor, ...]
 
 
-# ---- drift ----
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelinePoint:
-    """One trial in time order."""
-
-    order: int  # 0-based, over the points of the timeline
-    kind: str  # bracket | measured
-    round: int | None
-    label: str  # arm's name, or A/A for the control's second entry
-    arm: str
-    prompt_id: str | None  # when a round is about one prompt
-    value: float  # of the metric, geometric mean over the trial's generations
-    relative: float  # over what this arm's trials of the same prompts yield in the middle: drift and noise remain
-    excluded: bool
-    thermal_max: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """Every finished trial in time order, with the prompts' and arms' levels taken out in `relative`."""
-
-    metric: str
-    points: tuple[TimelinePoint, ...]
-
-
 # ---- all of it ----
 
 
@@ -319,7 +295,6 @@ class Findings:
     metric: str  # the design's
     control: str
     rounds: int  # complete ones, at most as many as planned
-    timeline: Timeline
     losslessness: Losslessness | None  # None: no two answers to compare
     verify_costs: tuple[VerifyCost, ...]  # speculative arms, all classes first
     width_curves: tuple[WidthCurve, ...]

@@ -73,7 +73,7 @@ def test_an_arm_that_wins_one_class_and_loses_another_is_no_winner() -> None:
     assert one.direction is None
     assert one.split is not None
     assert one.split.text.startswith("no overall winner: faster for code (2.39")
-    assert "slower for prose (0.7" in one.split.text
+    assert "slower for prose (0.69" in one.split.text
     assert result.summary.startswith("spec against plain: no overall winner: faster for code")
     assert ", faster" not in result.summary
     by_class = {each.prompt_class: each.direction for each in result.comparisons}
