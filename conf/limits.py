@@ -145,6 +145,8 @@ RULES: dict[type[Any], dict[str, Rule]] = {
         "alpha": between(0, 1),
         "margin": at_least(0),
         "warmups": within(0, 100),
+        "probe_prompts": at_least(0),
+        "probe_budget_s": above(0),
     },
     schema.GateConfig: {
         "thermal_level_max": within(0, 4),
@@ -158,7 +160,7 @@ RULES: dict[type[Any], dict[str, Rule]] = {
                 "cooldown_s thermal_hold_s timeout_s cpu_cores_others_max cpu_window_s gpu_ms_per_s_others_max"
                 " gpu_window_s swap_growth_bytes_max busy_timeout_s busy_budget_s canary_tokens"
                 " exclude_clock_gap_above_s exclude_cpu_cores_others_above exclude_gpu_ms_per_s_others_above"
-                " exclude_swap_growth_above_bytes replays orphan_bytes settle_s"
+                " exclude_swap_growth_above_bytes replays orphan_bytes orphan_interval_s settle_s wake_tokens"
             ).split(),
             at_least(0),
         ),

@@ -363,6 +363,9 @@ class DesignConfig:
     warmups: int = 1  # generations per arm and prompt shape, stored and left out
     evidence: EvidencePolicy = EvidencePolicy.require
     on_preflight_failure: OnFailure = OnFailure.stop
+    probe: bool = True  # ask the models after the last round: near-ties, the time of a pass, the memory's bandwidth
+    probe_prompts: int = 3  # answers of each arm that differ from the control's and are looked into
+    probe_budget_s: float | None = None  # for all probes; null: a tenth of the trials' time, 10 s to 300 s
     deadlines: DeadlineConfig = field(default_factory=DeadlineConfig)
 
 
@@ -394,6 +397,8 @@ class GateConfig:
     canary_tokens: int = 0  # 0: none
     canary_tolerance: float = 0.03
     canary_interval_s: float = 10.0
+    # ---- wake-up: a short decode just before each trial, never measured: a GPU that idled begins slowly ----
+    wake_tokens: int | None = None  # 0: none; null: 4 on a Mac, none elsewhere
     # ---- while a trial runs ----
     sampler: bool = True
     sampler_interval_s: float = 1.0
@@ -408,6 +413,7 @@ class GateConfig:
     replays: int = 2  # of a round with an excluded trial, each whole
     # ---- processes and memory ----
     orphans: OrphanPolicy = OrphanPolicy.block
+    orphan_interval_s: float = 60.0  # between two looks at all processes; none falls into a trial
     orphan_bytes: float = 1e9  # from which an abandoned process of our interpreter looks like a leftover
     settle_s: float = 5.0  # at most, for memory to settle between swapped arms
 

@@ -74,6 +74,9 @@ class Design:
     evidence: str  # require | record
     on_preflight_failure: str  # stop | drop
     stop: str = "full"  # full | early
+    probe: bool = False  # as in plans from before there were probes
+    probe_prompts: int = 3
+    probe_budget_s: float | None = None  # None: from the trials' time
     deadlines: Deadlines = field(default_factory=Deadlines)
 
 
@@ -100,6 +103,7 @@ class Gate:
     canary_tokens: int = 0
     canary_tolerance: float = 0.03
     canary_interval_s: float = 10.0
+    wake_tokens: int | None = None
     sampler: bool = True
     sampler_interval_s: float = 1.0
     exclude_hot_start: str = "heat"  # heat | all | none
@@ -111,6 +115,7 @@ class Gate:
     exclude_swap_growth_above_bytes: float | None = 256e6
     replays: int = 2
     orphans: str = "block"  # block | report
+    orphan_interval_s: float = 60.0
     orphan_bytes: float = 1e9
     settle_s: float = 5.0
 

@@ -9,7 +9,18 @@ from typing import Any
 from orchestrator.plan import Arm, Deadlines
 from workers.errors import WorkerFault
 from workers.process import WorkerProcess, WorkerSpec
-from workers.protocol import Generate, Generation, Hello, Load, Loaded
+from workers.protocol import (
+    Generate,
+    Generation,
+    Hello,
+    Load,
+    Loaded,
+    PassesTimed,
+    Scored,
+    ScoreTokens,
+    TimePasses,
+    Unsupported,
+)
 
 # Of an engine's configuration: who it is, its other weights, and the interpreter that runs it.
 NOT_SETTINGS = ("_target_", "name", "draft", "python")
@@ -36,6 +47,15 @@ class Member:
         """
         return self.process.generate(request, self.deadlines)
 
+    def probe(self, request: ScoreTokens | TimePasses) -> Scored | PassesTimed | Unsupported:
+        """Ask what the engine can tell beside its answers. A worker that outlives the probe's own budget gets as long
+        again as a first token may take.
+
+        Raises:
+            workers.errors.WorkerFault: its `alive` says whether the worker goes on.
+        """
+        return self.process.probe(request, limit_s=request.budget_s + self.deadlines.first_token_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
@@ -57,7 +77,12 @@ class Crew:
     journal_path: Path
     note: Callable[[str], None] = lambda text: None  # told what a person should know of a worker's end
     settle: Callable[[], object] | None = None  # called between one swapped arm's end and the next one's load
+    available_bytes: Callable[[], int] = available_bytes
+    # Told of a swapped arm that did not end when it had to make room for the next one: the arm, and what happened.
+    hung: Callable[[str, str], None] = lambda arm, words: None
     members: dict[str, Member] = field(default_factory=dict)
+    survivors: set[int] = field(default_factory=set)  # pids that no signal ended
+    unreturned_bytes: int | None = None  # of what the last swapped arm held; None: unknown, or none was ended yet
 
     def member(self, arm: Arm, *, on_load: Callable[[Member], None]) -> Member:
         """The arm's worker, loaded first if it is not there; then `on_load` is called before it is returned.
@@ -68,9 +93,7 @@ class Crew:
         if arm.name in self.members:
             return self.members[arm.name]
         if self.swap and self.members:
-            self.close()
-            if self.settle is not None:
-                self.settle()
+            self._hand_over()
         member = self._load(arm)
         self.members[arm.name] = member
         try:
@@ -104,25 +127,66 @@ class Crew:
             raise RuntimeError("a worker that loaded said hello before")  # the protocol's order
         return Member(process=process, deadlines=self.deadlines, hello=process.hello, loaded=loaded)
 
-    def discard(self, arm: Arm) -> None:
-        """End the arm's worker; the next use loads it anew."""
+    def discard(self, arm: Arm) -> str | None:
+        """End the arm's worker; the next use loads it anew. In words how it hung; None: it ended as asked."""
         if member := self.members.pop(arm.name, None):
-            self._stop(arm.name, member)
+            return self._hang(self._stop(arm.name, member))
+        return None
 
     def close(self) -> None:
         """End all workers."""
-        for name in list(self.members):
-            self._stop(name, self.members.pop(name))
+        self._close()
 
-    def _stop(self, arm: str, member: Member) -> None:
-        """A worker that has to be signalled has answered all the same: its trials count, and the note is for people."""
+    def _close(self) -> dict[str, StopReport]:
+        return {name: self._stop(name, self.members.pop(name)) for name in list(self.members)}
+
+    def _hand_over(self) -> None:
+        """From one swapped arm to the next: the former is ended, and its memory has to come back."""
+        before = self.available_bytes()
+        reports = self._close()
+        for arm, report in reports.items():
+            if (words := self._hang(report)) is not None:
+                self.hung(arm, words)
+        if self.settle is None:
+            return
+        self.settle()
+        held = [report.held_bytes for report in reports.values() if report.held_bytes is not None]
+        if not held:
+            self.unreturned_bytes = None
+            return
+        self.unreturned_bytes = unreturned_bytes(held_bytes=sum(held), grown_bytes=self.available_bytes() - before)
+        if self.unreturned_bytes:
+            self.note(
+                f"{', '.join(reports)}: ended, but of the {sum(held) / 1e9:.2f} GB held {self.unreturned_bytes / 1e9:.2f}"
+                " GB are not available again; the next arm loads beside them"
+            )
+
+    def memory_reading(self) -> Reading:
+        """For the trials' telemetry: what a swapped arm's end has not given back."""
+        reason = "no arm was ended to make room yet" if self.unreturned_bytes is None else None
+        source = "available memory before and after a swapped arm's end"
+        value = None if self.unreturned_bytes is None else float(self.unreturned_bytes)
+        return Reading(field="unreturned_bytes", value=value, source=source, reason=reason)
+
+    def _hang(self, report: StopReport) -> str | None:
+        if not report.hung:
+            return None
+        how = f"ended by {report.signals[-1]}" if report.signals else "gone by then"
+        return f"did not stop within {self.deadlines.teardown_s:g} s, {how}"
+
+    def _stop(self, arm: str, member: Member) -> StopReport:
+        """A worker that has to be signalled has answered all the same; the note is for people."""
         report = member.process.stop(self.deadlines.teardown_s)
+        self.survivors |= set(report.survivors)
         if report.survivors:
             self.note(f"{arm}: processes {report.survivors} survive SIGKILL; what they hold stays taken")
         elif report.open_ports:
             self.note(f"{arm}: ended, and yet somebody answers on ports {report.open_ports} of its servers")
+        elif (words := self._hang(report)) is not None:
+            self.note(f"{arm}: {words}")
         elif report.signals:
-            self.note(f"{arm}: did not stop within {self.deadlines.teardown_s:g} s, ended by {report.signals[-1]}")
+            self.note(f"{arm}: left processes behind, ended by {report.signals[-1]}")
+        return report
 
 
 def _file_name(arm: str) -> str:
