@@ -60,6 +60,20 @@ def check(url: str) -> Check:
     return Check(version=version, problems=(*_damage(version), *_changes(version)))
 
 
+def unsound(version: Version) -> list[str]:
+    """What keeps a current database's rows from being read: damage, and tables or columns that are not as they must be.
+
+    Further tables and indexes, which somebody may have added, are no obstacle.
+    """
+    damage = _damage(version)
+    if damage:
+        return damage
+    with storage_errors(str(version.path)), closing(connect_readonly(version.path)) as connection:
+        found = _by_name(connection.execute(_DDL_SQL))
+    wanted = {name: ddl for name, ddl in migrated_ddl().items() if ddl[0].startswith("CREATE TABLE")}
+    return compare_ddl({name: found[name] for name in wanted if name in found}, wanted, expected="the migrations")
+
+
 def _damage(version: Version) -> list[str]:
     if version.state is State.FRESH:
         return []

@@ -4,6 +4,7 @@
     ├── RequestError            what the user gave is wrong
     │   ├── LocationError       a URL or path that is no place for a database, or a file that is none
     │   ├── QueryError          SQL that does not run, or that would write
+    │   ├── TransferError       a backup, an export or another database that cannot be written or taken in
     │   └── RunNotFoundError    a run's name that fits none, or several
     └── UnusableError           the database, or its disk, as it is now
         ├── SchemaError         older, newer, foreign or damaged
@@ -36,6 +37,10 @@ class LocationError(RequestError):
 
 class QueryError(RequestError):
     """SQL that does not run, or that would write."""
+
+
+class TransferError(RequestError):
+    """A backup, an export or another database that cannot be written or taken in."""
 
 
 class RunNotFoundError(RequestError):

@@ -1,0 +1,105 @@
+"""A copy of another database, checked and brought to this version: its rows can then be read with today's tables.
+
+The other file is only ever read. Where somebody has it open, SQLite itself copies one state of it; else the file is
+copied as it is, which works on a disk where SQLite could not lock.
+"""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from db.check import unsound
+from db.engine import connect_readonly
+from db.errors import DatabaseError, NetworkDiskError, SchemaError, TransferError, storage_errors
+from db.location import check_disk, check_file
+from db.migrate import State, Version, current, upgrade
+
+COPY = "other.db"
+
+
+def staged(other: Path, folder: Path) -> Path:
+    """A copy of a database in a folder of ours, sound and current.
+
+    Raises:
+        TransferError: nothing there, not a database of ours, or open on a network disk.
+        SchemaError: written by a newer version, damaged, or changed by hand.
+        StorageError: it cannot be read or copied.
+    """
+    check_file(other)
+    if not other.exists():
+        raise TransferError(f"{other}: no such file; name another interlace database")
+    copy = folder / COPY
+    with storage_errors(str(other)):
+        _copy(other, copy)
+    return make_current(copy, shown=other)
+
+
+def make_current(copy: Path, *, shown: Path) -> Path:
+    """Check a copy and migrate it. `shown` is the file that messages are about.
+
+    Raises:
+        TransferError: see `staged`.
+        SchemaError: see `staged`.
+    """
+    try:
+        _refuse_other_than_ours(current(str(copy)), shown)
+        version = upgrade(str(copy))
+        problems = unsound(version)
+    except sqlite3.DatabaseError as error:
+        raise SchemaError(f"{shown}: damaged ({error}); take it from a backup") from error
+    except TransferError:
+        raise
+    except DatabaseError as error:
+        raise SchemaError(str(error).replace(str(copy), str(shown))) from error
+    if problems:
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise SchemaError(f"{shown}: not sound ({problems[0]}{more}); see `interlace db check --db {shown}`")
+    return copy
+
+
+def _refuse_other_than_ours(version: Version, shown: Path) -> None:
+    if version.state is State.NEWER:
+        raise SchemaError(
+            f"{shown}: written by a newer interlace (schema {version.revision}, this one knows {version.head});"
+            " upgrade interlace here, then try again"
+        )
+    if version.state in (State.FOREIGN, State.FRESH):
+        raise TransferError(f"{shown}: holds no interlace database; name one, see `interlace db path` where it is from")
+
+
+def _copy(other: Path, copy: Path) -> None:
+    """By SQLite where there is a log of changes not yet in the file, else byte by byte."""
+    log = other.with_name(other.name + "-wal")
+    if not _is_filled(log):
+        shutil.copyfile(other, copy)
+        if not _is_filled(log):
+            return
+    try:
+        check_disk(other)
+    except NetworkDiskError as error:
+        raise TransferError(
+            f"{other}: is open on a network disk; make a copy where it is in use: `interlace db backup FILE`"
+        ) from error
+    copy.unlink(missing_ok=True)
+    copy_online(other, copy)
+
+
+def copy_online(source: Path, target: Path) -> None:
+    """One state of a database that others may be writing, as a file of its own without a log.
+
+    All pages go in one step: the reader sees one snapshot, and no writer waits for it.
+
+    Raises:
+        sqlite3.Error: unreadable, or no room.
+    """
+    with closing(connect_readonly(source)) as reader, closing(sqlite3.connect(target, isolation_level=None)) as writer:
+        reader.backup(writer)
+        writer.execute("PRAGMA journal_mode=DELETE")
+
+
+def _is_filled(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
