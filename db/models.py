@@ -501,8 +501,8 @@ class Divergence(Base):
     arm_text: Mapped[str | None]
     context_text: Mapped[str | None]  # what both wrote just before
     top: Mapped[list[Any] | None]  # [token id, text, log-probability] of the control's most likely tokens there
-    gap: Mapped[float | None]  # log-probability of the first over that of the second
-    rounding: Mapped[float | None]  # largest change of a top logit between passes of different widths, nats
+    gap: Mapped[float | None]  # log-probability of the control's token minus that of the arm's, nats
+    rounding: Mapped[float | None]  # largest change of a top token's log-probability by passes of other widths, nats
     verdict: Mapped[str]
     reason: Mapped[str]  # of the verdict, in words; for unknown: why there was no probe
     __table_args__ = (
@@ -519,7 +519,7 @@ class PassTime(Base):
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
     arm_id: Mapped[str] = mapped_column(ForeignKey("arm.id", ondelete="CASCADE"))
     role: Mapped[str]
-    width: Mapped[int]  # tokens in one pass
+    width: Mapped[int]  # tokens in one pass; a drafting model's has one
     median_s: Mapped[float]
     low_s: Mapped[float]  # lower quartile
     high_s: Mapped[float]

@@ -17,6 +17,7 @@ from orchestrator.running.preparation import ArmWeights
 from orchestrator.running.recorder import Recorder
 from orchestrator.running.shared_rows import checkpoint_row, experiment_row, host_row
 from orchestrator.schedule import ORDER_DISTRIBUTION
+from workers.bandwidth import published_gb_per_s
 from workers.host import HostFacts
 
 
@@ -24,6 +25,7 @@ def create_run(
     database: Database, plan: Plan, *, host: HostFacts, weights: Mapping[str, ArmWeights], log_root: Path
 ) -> Recorder:
     """Store the frozen plan before anything runs."""
+    published, bandwidth_source = published_gb_per_s(host.chip, host.gpu_cores)
     with transaction(database) as session:
         run_id = models.new_id()
         run = models.Run(
@@ -42,6 +44,8 @@ def create_run(
             order_distribution=ORDER_DISTRIBUTION,
             simulated=any(is_simulated(arm) for arm in plan.arms),
             log_dir=str(log_root / run_id),
+            bandwidth_bytes_per_s=None if published is None else published * 1e9,
+            bandwidth_source=bandwidth_source,  # where unknown: why; measured after the last round
         )
         session.add(run)
         session.flush()

@@ -82,5 +82,8 @@ def checkpoint_row(session: Session, config: dict[str, Any], info: CheckpointInf
             config=config,
         )
         session.add(row)
-        session.flush()
+    if info is not None and row.bytes_read_per_token is None:  # a row from before they were stored has none
+        row.bytes_read_per_token = config.get("bytes_read_per_token") or info.bytes_read_per_token
+        row.kv_bytes_per_token = info.kv_bytes_per_token
+    session.flush()
     return row
