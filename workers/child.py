@@ -13,6 +13,7 @@ import psutil
 
 from workers.channel import ChannelClosed, LineChannel
 from workers.family import Family
+from workers.holding import held_bytes
 from workers.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark, port_of
 from workers.protocol import Stop, encode
 from workers.server_process import port_is_open
@@ -43,6 +44,8 @@ class StopReport:
     signals: tuple[str, ...]  # those that it took: SIGTERM, SIGKILL
     survivors: tuple[int, ...]  # pids that no signal ended; they stay in the journal
     open_ports: tuple[int, ...] = ()  # its servers' that somebody still answers
+    hung: bool = False  # it was asked to end and did not within its time
+    held_bytes: int | None = None  # what all its processes held before the end; None: not asked, or unreadable
 
 
 class Child:
@@ -101,13 +104,23 @@ class Child:
         """How much was printed since the mark."""
         return self._spec.log_path.stat().st_size - self._log_mark
 
-    def ask_to_stop(self, timeout_s: float) -> None:
-        """Send Stop and wait for the end; what happens if it does not come is the caller's affair."""
+    def ask_to_stop(self, timeout_s: float) -> bool:
+        """Send Stop and wait for the end: whether it came. What happens if it does not is the caller's affair."""
+        deadline = time.monotonic() + timeout_s
         try:
-            self.channel.send(encode(Stop()), deadline=time.monotonic() + timeout_s)
-        except (TimeoutError, ChannelClosed):
-            return
-        self.reap(timeout_s)
+            self.channel.send(encode(Stop()), deadline=deadline)
+        except TimeoutError:
+            return False
+        except ChannelClosed:
+            return True  # it has ended, or is about to
+        return self.reap(max(deadline - time.monotonic(), 0.0)) is not None
+
+    def held_bytes(self) -> int | None:
+        """What the process and all that came of it hold together; None: unreadable."""
+        self.family.snapshot()
+        found = [held_bytes(process.pid) for process in self.family.living()]
+        known = [each for each in found if each is not None]
+        return sum(known) if known else None
 
     def reap(self, timeout_s: float) -> int | None:
         """Wait for the process's end; its return code, or None if it still runs."""

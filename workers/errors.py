@@ -38,6 +38,7 @@ class FaultKind(StrEnum):
     hung_load = "hung_load"
     hung_first_token = "hung_first_token"
     hung_inter_token = "hung_inter_token"
+    teardown_hang = "teardown_hang"  # did not end when it was asked to make room for the next arm
     too_long = "too_long"  # the whole request took longer than its deadline
     disk_full = "disk_full"  # for the worker's log, the journal, or what an engine writes
     log_flood = "log_flood"  # printed without end

@@ -7,13 +7,14 @@ worker's session or a large abandoned process of our interpreter is reported for
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from workers.family import signal_and_wait
+from workers.holding import held_bytes
 from workers.journal import (
     OWNER_MARK,
     START_TOLERANCE_S,
@@ -22,9 +23,9 @@ from workers.journal import (
     is_living,
     is_orphaned,
     marks_orphan,
+    owner_mark,
     read_journal,
 )
-from workers.system import LocalSystem, System, Unreadable
 
 TITLE_LENGTH = 60
 
@@ -60,21 +61,26 @@ class Leftovers:
     suspects: tuple[Suspect, ...]
 
 
-def find_leftovers(journal: Path, *, large_bytes: int, ports: Sequence[int] = ()) -> Leftovers:
+def find_leftovers(
+    journal: Path, *, large_bytes: int, ports: Sequence[int] = (), arms_in_use: Collection[str] | None = None
+) -> Leftovers:
     """Look through this user's processes.
 
     Args:
         journal: the file that `workers.journal.Journal` writes; it need not be there.
         large_bytes: from which memory on an abandoned process of our interpreter is a suspect.
         ports: those that a run is about to use, besides the ones in the journal.
+        arms_in_use: of the run of this very process; what carries its mark and another arm's name is a leftover of a
+            worker that has ended. None: whatever carries its mark is in use.
     """
+    strays = _Strays(owner=owner_mark(), arms_in_use=arms_in_use)
     entries = read_journal(journal)
     by_pid = {entry.pid: entry for entry in entries if is_orphaned(entry)}
     orphans, suspects = [], []
     rules = _Rules(entries=entries, ports=(*ports, *(e.port for e in entries if e.port)), large_bytes=large_bytes)
     for process in _own_processes():
         try:
-            if orphan := _orphan(process, by_pid):
+            if orphan := _orphan(process, by_pid, strays):
                 orphans.append(orphan)
             elif why := rules.why(process):
                 suspects.append(_suspect(process, why))
@@ -96,18 +102,6 @@ def end_orphans(orphans: Sequence[Orphan], *, grace_s: float, journal: Path) -> 
     signal_and_wait(lambda: [each for each in living if _runs(each)], grace_s=grace_s)
     Journal(journal).compact()
     return tuple(orphan for orphan in orphans if is_living(orphan.pid, orphan.create_time))
-
-
-def held_bytes(pid: int, system: System | None = None) -> int | None:
-    """What a process holds: the physical footprint on macOS, for resident memory misses Metal's; else resident."""
-    try:
-        return (system or LocalSystem()).footprint_bytes(pid)
-    except Unreadable:
-        pass
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,12 +154,25 @@ class _Rules:
         return any(process.pid == entry.pid and not is_orphaned(entry) for entry in self.entries)
 
 
-def _orphan(process: psutil.Process, journaled: Mapping[int, Spawned]) -> Orphan | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Strays:
+    """What came of a worker of this run and outlived it, although the run lives."""
+
+    owner: str
+    arms_in_use: Collection[str] | None
+
+    def hold(self, mark: Mapping[str, str]) -> bool:
+        if self.arms_in_use is None or mark.get(OWNER_MARK) != self.owner:
+            return False
+        return mark.get("INTERLACE_ARM") not in self.arms_in_use
+
+
+def _orphan(process: psutil.Process, journaled: Mapping[int, Spawned], strays: _Strays) -> Orphan | None:
     entry = journaled.get(process.pid)
     if entry is not None:
         return _described(process, run_id=entry.run_id, arm=entry.arm, proof="journal")
     mark = _mark(process)
-    if OWNER_MARK in mark and marks_orphan(mark[OWNER_MARK]):
+    if OWNER_MARK in mark and (marks_orphan(mark[OWNER_MARK]) or strays.hold(mark)):
         run_id, arm = mark.get("INTERLACE_RUN", "unknown"), mark.get("INTERLACE_ARM", "unknown")
         return _described(process, run_id=run_id, arm=arm, proof="mark")
     return None

@@ -6,6 +6,7 @@ its kind; by then its processes are ended and the caller may spawn another. This
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import NoReturn, Self
 
@@ -144,9 +145,11 @@ class WorkerProcess:
         if self._child is None:
             return self._report
         child, self._child = self._child, None
+        held, ended = child.held_bytes(), True
         if not self._busy:
-            child.ask_to_stop(teardown_s)
-        self._report = child.end(min(teardown_s, SIGNAL_GRACE_S))
+            ended = child.ask_to_stop(teardown_s)
+        report = child.end(min(teardown_s, SIGNAL_GRACE_S))
+        self._report = replace(report, hung=not ended, held_bytes=held)
         return self._report
 
     def __enter__(self) -> Self:

@@ -11,6 +11,12 @@ STILL_POLLS = 2  # so many looks in a row without a change that matters
 STILL_SHARE = 0.002  # of all memory: 100 MB of 48 GB
 
 
+# What a process held counts as returned where at least this share of it is available again: shared pages count in what
+# it held and stay with others, and others may take some meanwhile.
+RETURNED_SHARE = 0.5
+NEGLIGIBLE_BYTES = 500_000_000  # an interpreter with its libraries
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
     """How the wait ended."""
@@ -19,10 +25,28 @@ class Settled:
     still: bool  # False: memory was still coming back when the time was up
 
 
+def available_bytes() -> int:
+    """What programs may take without anything being swapped."""
+    return int(psutil.virtual_memory().available)
+
+
+def unreturned_bytes(*, held_bytes: int, grown_bytes: int) -> int:
+    """How much of what ended processes held did not become available; 0 where the difference says nothing.
+
+    On macOS what a killed process had wired may stay so.
+
+    Args:
+        held_bytes: by all their processes, before the end.
+        grown_bytes: of the available memory, from before the end until it settled.
+    """
+    missing = held_bytes - max(grown_bytes, 0)
+    return 0 if grown_bytes >= RETURNED_SHARE * held_bytes or missing < NEGLIGIBLE_BYTES else missing
+
+
 def wait_until_settled(
     timeout_s: float,
     *,
-    available_bytes: Callable[[], int] = lambda: int(psutil.virtual_memory().available),
+    available_bytes: Callable[[], int] = available_bytes,
     total_bytes: Callable[[], int] = lambda: int(psutil.virtual_memory().total),
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,

@@ -112,6 +112,19 @@ def load_note(*, planned_bytes: int | None, measured_bytes: int | None) -> str |
     )
 
 
+def peak_note(*, planned_bytes: int | None, peak_bytes: int | None) -> str | None:
+    """How the highest that an arm held exceeds all that was planned for it; None: hardly, or unknown.
+
+    Only more than planned is told: the plan's overhead is an allowance, and a cache may stay empty.
+    """
+    if not planned_bytes or peak_bytes is None or peak_bytes <= (1 + LOAD_TOLERANCE) * planned_bytes:
+        return None
+    return (
+        f"up to {peak_bytes / 1e9:.2f} GB were held while it ran, {peak_bytes / planned_bytes - 1:+.0%} against the"
+        f" {planned_bytes / 1e9:.2f} GB that were planned"
+    )
+
+
 def plan_memory(arms: Sequence[ArmMemory], *, budget_bytes: int | None) -> MemoryPlan:
     """The arms against the budget: Metal's recommended working set, or `working_set_bytes` of the memory."""
     return MemoryPlan(arms=tuple(arms), budget_bytes=budget_bytes)

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.plan import Arm, Deadlines
 from workers.errors import WorkerFault
-from workers.process import WorkerProcess, WorkerSpec
+from workers.process import StopReport, WorkerProcess, WorkerSpec
 from workers.protocol import (
     Generate,
     Generation,
@@ -21,6 +21,8 @@ from workers.protocol import (
     TimePasses,
     Unsupported,
 )
+from workers.settling import available_bytes, unreturned_bytes
+from workers.telemetry import Reading
 
 # Of an engine's configuration: who it is, its other weights, and the interpreter that runs it.
 NOT_SETTINGS = ("_target_", "name", "draft", "python")
@@ -156,9 +158,9 @@ class Crew:
             return
         self.unreturned_bytes = unreturned_bytes(held_bytes=sum(held), grown_bytes=self.available_bytes() - before)
         if self.unreturned_bytes:
+            missing = f"{self.unreturned_bytes / 1e9:.2f} of the {sum(held) / 1e9:.2f} GB that it held"
             self.note(
-                f"{', '.join(reports)}: ended, but of the {sum(held) / 1e9:.2f} GB held {self.unreturned_bytes / 1e9:.2f}"
-                " GB are not available again; the next arm loads beside them"
+                f"{', '.join(reports)}: ended, but {missing} are not available again; the next arm loads beside them"
             )
 
     def memory_reading(self) -> Reading:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.plan import Gate
-from orchestrator.running.gate import BUSY, Passage
+from orchestrator.running.gate import HEAT, POWER, Passage
 from workers.telemetry import Reading
 
 
@@ -76,7 +76,7 @@ def _counts_as_hot(gate: Gate, passage: Passage) -> bool:
         case "all":
             return True
         case "heat":
-            return any(kind != BUSY for kind in passage.hot_kinds)
+            return any(kind in (HEAT, POWER) for kind in passage.hot_kinds)
     return False
 
 

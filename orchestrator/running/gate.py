@@ -1,12 +1,13 @@
 """What must hold before a trial starts. Clock, sleep and readings come from outside, so that tests wait for nothing.
 
 Conditions look at what was read lately: a level must have held for a while, a load is a mean over a window. Nothing
-read yet is nothing wrong: a quiet machine passes at once. Three kinds differ in how long they are waited for:
+read yet is nothing wrong: a quiet machine passes at once. Four kinds differ in how long they are waited for:
 
     heat    thermal level, canary       until `timeout_s`, before every trial: waiting cools
     power   mains, power mode           until `timeout_s`
     busy    other CPU and GPU use,      until `busy_timeout_s`, and all of them together no longer than `busy_budget_s`
             memory pressure, swap       in the whole run: on a shared machine they may never hold
+    orphan  what looks like a leftover  until `timeout_s`, once in the whole run: it may be there to stay
 """
 
 import math
@@ -18,7 +19,7 @@ from orchestrator.plan import Gate
 from workers.sampling import Sample
 
 POLL_S = 1.0
-HEAT, POWER, BUSY = "heat", "power", "busy"
+HEAT, POWER, BUSY, ORPHAN = "heat", "power", "busy", "orphan"
 
 # Where `busy_timeout_s` and `busy_budget_s` are null. A Mac is its user's own: other load ends. Elsewhere it may not.
 _BUSY_TIMEOUT_S = {"darwin": 420.0}
@@ -33,7 +34,7 @@ class Finding:
     """One condition at one moment."""
 
     name: str
-    kind: str  # heat | power | busy
+    kind: str  # heat | power | busy | orphan
     problem: str | None = None  # what is seen, and what is wanted; None: it holds, or cannot be read
     unreadable: str | None = None  # why it cannot be read
 
@@ -72,7 +73,9 @@ class Gatekeeper:
     sleep: Callable[[float], None]
     notify: Callable[[str], None] = lambda text: None
     platform: str = sys.platform
+    leftovers: Callable[[], Finding] | None = None  # looks for what earlier processes left; called once a poll
     busy_spent_s: float = 0.0
+    orphan_spent_s: float = 0.0
     canary_ratio: float | None = None  # of the last one
 
     def wait(self, canary: Callable[[], float | None] | None = None) -> Passage:
@@ -95,6 +98,7 @@ class Gatekeeper:
                 self.canary_ratio, canary_at = canary(), self.clock()
                 canary_finding = _canary(self.gate, self.canary_ratio)
             findings += [canary_finding] if canary_finding is not None else []
+            findings += [self.leftovers()] if self.leftovers is not None else []
             problems = [finding for finding in findings if finding.problem is not None]
             patient = [finding for finding in problems if self._left_s(finding, began) > 0]
             if not patient:
@@ -104,6 +108,8 @@ class Gatekeeper:
     def _left_s(self, finding: Finding, began: float) -> float:
         """How much longer this condition is waited for."""
         waited_s = self.clock() - began
+        if finding.kind == ORPHAN:
+            return min(self.gate.timeout_s - waited_s, self.gate.timeout_s - self.orphan_spent_s)
         if finding.kind != BUSY:
             return self.gate.timeout_s - waited_s
         timeout_s = self.gate.busy_timeout_s
@@ -122,8 +128,11 @@ class Gatekeeper:
         self.sleep(pause_s)
         for finding in patient:
             waited_for[finding.name] = waited_for.get(finding.name, 0.0) + pause_s
-        if all(finding.kind == BUSY for finding in patient):
+        kinds = {finding.kind for finding in patient}
+        if kinds == {BUSY}:
             self.busy_spent_s += pause_s
+        if ORPHAN in kinds:
+            self.orphan_spent_s += pause_s
 
     def _passage(
         self,

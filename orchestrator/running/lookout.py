@@ -18,13 +18,14 @@ class Lookout:
 
     readings: Callable[[], tuple[Reading, ...]] = read_machine
     sampler: Sampler | None = None
+    also: Callable[[], tuple[Reading, ...]] = tuple  # what the run itself knows of the machine
     clock: Callable[[], float] = time.monotonic
     _full: deque[Sample] = field(default_factory=lambda: deque(maxlen=200))
 
     def read(self) -> tuple[Reading, ...]:
         """Everything, now."""
         at_s = self.clock()
-        found = self.readings()
+        found = (*self.readings(), *self.also())
         self._full.append(Sample(at_s=at_s, readings=found))
         return found
 

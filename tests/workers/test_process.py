@@ -200,6 +200,8 @@ def test_a_worker_that_ignores_every_request_to_stop_is_killed(make: Make) -> No
     report = worker.stop(0.3)
     assert time.monotonic() - started < 5
     assert report.signals == ("SIGTERM", "SIGKILL")
+    assert report.hung
+    assert (report.held_bytes or 0) > 10_000_000
     assert report.survivors == ()
     assert is_gone(pid)
     assert journal(worker) == []
@@ -216,7 +218,8 @@ def test_a_worker_in_the_middle_of_a_request_is_not_asked_but_ended(make: Make) 
     with pytest.raises(KeyboardInterrupt):
         worker.generate(generate(), AMPLE, interrupt)
     started = time.monotonic()
-    assert worker.stop(60).signals == ("SIGTERM",)
+    report = worker.stop(60)
+    assert (report.signals, report.hung) == (("SIGTERM",), False)
     assert time.monotonic() - started < 30
 
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workers.settling import POLL_S, Settled, wait_until_settled
+from workers.settling import POLL_S, Settled, unreturned_bytes, wait_until_settled
 
 GB = 10**9
 
@@ -49,3 +49,19 @@ def test_not_longer_than_the_time_out() -> None:
     found = Memory(*range(200)).wait(timeout_s=1.0)
     assert not found.still
     assert found.waited_s == pytest.approx(1.0, abs=POLL_S)
+
+
+@pytest.mark.parametrize(
+    ("held_gb", "grown_gb", "unreturned_gb"),
+    [
+        (20, 20, 0),
+        (20, 14, 0),  # shared pages, and what others took meanwhile
+        (20, 3, 17),
+        (20, -2, 20),
+        (0.4, 0, 0),  # an interpreter with its libraries says nothing
+    ],
+)
+def test_what_an_ended_process_held_must_be_available_again(
+    held_gb: float, grown_gb: float, unreturned_gb: float
+) -> None:
+    assert unreturned_bytes(held_bytes=int(held_gb * GB), grown_bytes=int(grown_gb * GB)) == int(unreturned_gb * GB)

@@ -11,6 +11,7 @@ from workers.telemetry import Reading
 
 QUIET = Circumstances(passage=OPEN, wall_s=10.0, monotonic_s=10.0, before=(), during=(), after=())
 HOT = Passage(hot_start="thermal level 2", hot_kinds=("heat",))
+LEFTOVER = Passage(hot_start="process 4711 listens on port 8080", hot_kinds=("orphan",))
 BUSY = Passage(hot_start="others use 2 cores", hot_kinds=("busy",))
 
 
@@ -30,6 +31,12 @@ def word(field: str, text: str) -> tuple[Reading, ...]:
         (Gate(exclude_hot_start="none"), replace(QUIET, passage=HOT), None),
         (Gate(), replace(QUIET, passage=BUSY), None),
         (Gate(exclude_hot_start="all"), replace(QUIET, passage=BUSY), "hot_start: others use 2 cores"),
+        (Gate(), replace(QUIET, passage=LEFTOVER), None),
+        (
+            Gate(exclude_hot_start="all"),
+            replace(QUIET, passage=LEFTOVER),
+            "hot_start: process 4711 listens on port 8080",
+        ),
         (Gate(), replace(QUIET, passage=replace(HOT, skipped=True)), "skipped: thermal level 2"),
         (Gate(), replace(QUIET, wall_s=11.5), "clock: wall ran +1.5 s against monotonic"),
         (Gate(), replace(QUIET, wall_s=-3590.0), "clock: wall ran -3600.0 s against monotonic"),

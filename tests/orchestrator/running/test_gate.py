@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from orchestrator.plan import Gate
-from orchestrator.running.gate import Gatekeeper, Passage
+from orchestrator.running.gate import ORPHAN, Finding, Gatekeeper, Passage
 from workers.sampling import Sample
 from workers.telemetry import Reading
 
@@ -201,3 +201,36 @@ def test_nothing_is_waited_for_where_every_condition_is_off() -> None:
     )
     awful = always(thermal_level=4.0, power_source="battery", cpu_cores_others=9.0, vm_pressure=4.0)
     assert Machine(awful).keeper(off).wait() == Passage()
+
+
+def leftover(keeper: Gatekeeper, machine: Machine, *, until_s: float) -> list[float]:
+    """Lets something look like a leftover until then; the moments at which it was looked for."""
+    looks: list[float] = []
+
+    def look() -> Finding:
+        looks.append(machine.now - 1000.0)
+        problem = "process 4711 listens on port 8080" if machine.now - 1000.0 < until_s else None
+        return Finding(name="orphan", kind=ORPHAN, problem=problem)
+
+    keeper.leftovers = look
+    return looks
+
+
+def test_what_looks_like_a_leftover_is_waited_for_and_looked_at_anew() -> None:
+    machine = Machine(always())
+    keeper = machine.keeper(Gate())
+    looks = leftover(keeper, machine, until_s=10)
+    passage = keeper.wait()
+    assert (passage.state, passage.waited_for) == ("waited", {"orphan": 10.0})
+    assert looks == [float(second) for second in range(11)]
+    assert machine.said[0] == "process 4711 listens on port 8080 (420 s left)"
+
+
+def test_one_that_stays_holds_the_night_up_once_and_marks_its_trials() -> None:
+    machine = Machine(always())
+    keeper = machine.keeper(Gate(timeout_s=60))
+    leftover(keeper, machine, until_s=1e9)
+    passages = [keeper.wait() for _ in range(4)]
+    assert [passage.waited_s for passage in passages] == [60.0, 0.0, 0.0, 0.0]
+    assert {passage.hot_kinds for passage in passages} == {("orphan",)}
+    assert all("process 4711" in (passage.hot_start or "") for passage in passages)

@@ -94,6 +94,45 @@ def test_a_server_s_port_that_is_still_answered_is_noted(tmp_path: Path, monkeyp
     assert notes == ["a: ended, and yet somebody answers on ports (8123,) of its servers"]
 
 
+@pytest.mark.parametrize(
+    ("available_gb", "unreturned_gb", "says"),
+    [
+        ((10, 29), 0, None),
+        ((10, 12), 18, "a: ended, but 18.00 of the 20.00 GB that it held are not available again"),
+    ],
+)
+def test_a_swapped_arm_s_memory_has_to_come_back(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    available_gb: tuple[int, int],
+    unreturned_gb: int,
+    says: str | None,
+) -> None:
+    """On a Mac what a killed process had wired may stay so; it is told, and stored with the trials that follow."""
+    planned = plan(arm("a"), arm("b"), residency="swap")
+    notes: list[str] = []
+    available = iter(available_gb)
+    crew = Crew(
+        run_id="run-1",
+        log_dir=tmp_path,
+        deadlines=planned.design.deadlines,
+        swap=True,
+        weights={},
+        journal_path=tmp_path / "journal",
+        note=notes.append,
+        settle=lambda: None,
+        available_bytes=lambda: next(available) * GB,
+    )
+    monkeypatch.setattr(Crew, "_load", lambda crew, arm: FakeMember())
+    monkeypatch.setattr(FakeMember, "held_bytes", 20 * GB)
+    crew.member(planned.arms[0], on_load=lambda member: None)
+    assert crew.memory_reading().reason == "no arm was ended to make room yet"
+    crew.member(planned.arms[1], on_load=lambda member: None)
+    assert crew.memory_reading().value == unreturned_gb * GB
+    assert [note.partition(";")[0] for note in notes] == ([] if says is None else [says])
+    crew.members.clear()
+
+
 class FakeMember:
     """A worker that ends at once."""
 
@@ -107,3 +146,5 @@ class FakeMember:
     survivors = ()
     open_ports: tuple[int, ...] = ()
     signals = ()
+    hung = False
+    held_bytes: int | None = None
