@@ -56,14 +56,18 @@ def set_up_for_migration(engine: Engine) -> None:
     _set_up(engine, "foreign_keys=OFF", "legacy_alter_table=ON")
 
 
-def connect_readonly(path: Path) -> sqlite3.Connection:
-    """A plain connection that cannot change the file.
+def connect_readonly(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
+    """A plain connection that cannot change the file. `any_thread`: the caller sees to it that one at a time uses it.
 
     Raises:
         sqlite3.OperationalError: nothing to open there.
     """
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None
+        f"{path.absolute().as_uri()}?mode=ro",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=not any_thread,
     )
     connection.execute("PRAGMA query_only=ON")
     return connection

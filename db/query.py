@@ -17,8 +17,10 @@ from db.errors import LocationError, QueryError, storage_error
 from db.location import check_disk, check_file, database_path
 from db.render import write_result
 from db.result import QueryResult
+from db.run_names import LAST, RUNS_SQL, choose_run
+from db.stored_queries import RUN, parameter_names
 
-__all__ = ["Parameter", "QueryResult", "parse_parameters", "run_query", "write_result"]
+__all__ = ["Parameter", "QueryResult", "number_or_text", "parse_parameters", "run_query", "write_result"]
 
 Parameter = int | float | str
 
@@ -33,8 +35,11 @@ _NEAR = 0.6
 def run_query(url: str, sql: str, params: Mapping[str, Parameter] | None = None) -> QueryResult:
     """Run one statement that only reads. `:name` in it takes the value of that name in `params`.
 
+    `:run` is a run: the newest one, unless `params` name another by its id, a unique part of it, or `last`.
+
     Raises:
-        QueryError: SQL that does not run, that would write, or whose parameters are missing.
+        QueryError: SQL that does not run, that would write, or whose parameters are missing or unknown.
+        RunNotFoundError: `:run` names no run, or several.
         LocationError: no database there.
         NetworkDiskError, StorageError: it cannot be read there.
         KeyboardInterrupt: the user stopped it.
@@ -51,13 +56,13 @@ def run_query(url: str, sql: str, params: Mapping[str, Parameter] | None = None)
             connection.set_authorizer(_authorize)
             # Lets Ctrl-C through: the handler is where Python can look for it while SQLite works.
             connection.set_progress_handler(lambda: 0, _STEPS_BETWEEN_CHECKS)
-            return _fetch(connection, sql, params or {}, known)
+            return _fetch(connection, sql, _values(connection, sql, params or {}), known)
     except sqlite3.Error as error:
         raise storage_error(error, str(path)) or QueryError(f"{path}: {error}") from error
 
 
 def parse_parameters(pairs: Sequence[str]) -> dict[str, Parameter]:
-    """`NAME=VALUE` texts as parameters; what reads as a number is one.
+    """`NAME=VALUE` texts as parameters; what reads as a number is one, but for a run's id.
 
     Raises:
         QueryError: a text without a name or an equals sign.
@@ -67,16 +72,29 @@ def parse_parameters(pairs: Sequence[str]) -> dict[str, Parameter]:
         name, equals, text = pair.partition("=")
         if not equals or not re.fullmatch(r":?[A-Za-z_]\w*", name):
             raise QueryError(f"parameter {pair!r}: write NAME=VALUE, for :NAME in the SQL")
-        found[name.removeprefix(":")] = _number_or_text(text)
+        name = name.removeprefix(":")
+        found[name] = text if name == RUN else number_or_text(text)
     return found
 
 
-def _number_or_text(text: str) -> Parameter:
+def number_or_text(text: str) -> Parameter:
+    """A typed value as SQL should see it."""
     if re.fullmatch(r"[+-]?\d+", text):
         return int(text)
     if re.fullmatch(r"[+-]?(\d+\.\d*|\.?\d+)([eE][+-]?\d+)?", text):
         return float(text)
     return text
+
+
+def _values(connection: sqlite3.Connection, sql: str, params: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """The parameters with the run's whole id; one that the SQL does not hold was misspelt."""
+    names = parameter_names(sql)
+    if unknown := [name for name in params if name not in names]:
+        listed = ", ".join(f":{name}" for name in names) or "none"
+        raise QueryError(f"parameter {unknown[0]}: the query holds no :{unknown[0]}; its parameters are {listed}")
+    if RUN not in names:
+        return dict(params)
+    return {**params, RUN: choose_run(connection.execute(RUNS_SQL), str(params.get(RUN, LAST)))}
 
 
 def _fetch(

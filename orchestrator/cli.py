@@ -158,19 +158,49 @@ def status(url: str | None, limit: int) -> None:
 
 
 @cli.command()
-@click.argument("sql")
+@click.argument("asked", metavar="[NAME|FILE.sql|SQL]", required=False)
 @_db
+@click.option("--list", "listing", is_flag=True, help="List the stored queries.")
+@click.option("--show", is_flag=True, help="Print the query instead of running it.")
+@click.option("--describe", "described", metavar="VIEW", help="Print what the columns of a view or table mean.")
+@click.option("--file", "file", metavar="FILE", type=click.Path(dir_okay=False), help="A query in a file of any name.")
 @click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Value of :NAME in the SQL. Repeatable.")
 @click.option("--format", "style", type=click.Choice(["table", "csv", "json", "markdown", "parquet"]), default="table")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write to a file.")
-def query(sql: str, url: str | None, params: tuple[str, ...], style: str, output: str | None) -> None:
-    """Ask the database in SQL, read-only.
+def query(
+    asked: str | None, url: str | None, described: str | None, *, listing: bool, show: bool, **wanted: Any
+) -> None:
+    """Ask the database, read-only: a stored query by its name, a file, or SQL.
 
-    Views: trial_flat (one row a generation) and verdict_flat (one row a comparison).
+    \b
+      interlace query --list
+      interlace query speed --param run=last
+      interlace query "SELECT arm, avg(decode_tps) FROM trial_flat GROUP BY arm"
+
+    :run in a query is the newest run unless --param names another. Views: trial_flat (one row a generation) and
+    verdict_flat (one row a comparison).
     """
-    from orchestrator.commands.query import query_database
+    from orchestrator.commands.query import describe_view, list_queries, query_database, show_query
 
-    query_database(sql, url=url, params=params, style=style, output=output)
+    if listing:
+        list_queries(url=url)
+    elif described is not None:
+        describe_view(described, url=url)
+    elif show:
+        show_query(asked, file=wanted["file"], url=url)
+    else:
+        query_database(asked, url=url, **wanted)
+
+
+@cli.command()
+@_db
+@click.option("--port", type=click.IntRange(0, 65535), help="Default: 8341, or a free one if it is taken.")
+@click.option("--no-browser", is_flag=True, help="Print the address only.")
+def explore(url: str | None, port: int | None, *, no_browser: bool) -> None:
+    """Open the database in the browser, read-only, on this machine only."""
+    from orchestrator.commands.explore import explore_database
+
+    explore_database(url=url, port=port, open_browser=not no_browser)
 
 
 @cli.command()

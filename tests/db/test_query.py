@@ -131,7 +131,7 @@ def test_a_parameter_needs_a_name_and_an_equals_sign(pair: str) -> None:
         ),
         ("SELEC 1", 'near "SELEC": syntax error'),
         ("SELECT 1; SELECT 2", "several statements; give one at a time"),
-        ("SELECT :run", "no value for the parameter :run; give it with --param run=VALUE"),
+        ("SELECT :arm", "no value for the parameter :arm; give it with --param arm=VALUE"),
         ("SELECT frobnicate(1)", "no such function: frobnicate"),
         ("", "gives no result; write a SELECT"),
         ("-- nothing", "gives no result; write a SELECT"),

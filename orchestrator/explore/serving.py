@@ -1,0 +1,135 @@
+"""Runs the explorer in this process, on a loopback socket of its own, until Ctrl-C."""
+
+import socket
+import sqlite3
+import webbrowser
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+from db.engine import connect_readonly
+from db.errors import RunNotFoundError
+from db.run_names import RUNS_SQL, choose_run
+from db.stored_queries import StoredQuery, stored_queries
+from orchestrator.errors import InputError, RefusedError
+from orchestrator.explore.guard import Guard
+from orchestrator.explore.site import NAME, STATIC, Site, metadata, shown_cell
+
+HOST = "127.0.0.1"
+PORT = 8341
+_SETTINGS = {
+    "sql_time_limit_ms": 20_000,  # the user's own machine: a slow question may take its time
+    "facet_time_limit_ms": 500,
+    "suggest_facets": False,  # looks at every column of every view, one by one
+    "allow_download": False,  # copies the file without its log: `interlace db backup` does it right
+    "default_page_size": 50,
+    "truncate_cells_html": 300,
+}
+_FOLDER = Path(__file__).parent
+_CELLS = "interlace-cells"  # name of the hook that writes cells
+
+
+def listen(port: int | None) -> socket.socket:
+    """A listening socket on the loopback address alone. Without a port: the usual one, or a free one.
+
+    Raises:
+        InputError: the port that was asked for is taken or not allowed.
+    """
+    for candidate in (PORT, 0) if port is None else (port,):
+        # Closed at once where it cannot be bound; else the server closes it.
+        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((HOST, candidate))
+            found.listen(64)
+        except OSError as error:
+            found.close()
+            problem = error
+        else:
+            return found
+    raise InputError(f"port {port}: {problem.strerror}; name another with --port, or none for a free one")
+
+
+def explore(url: str, path: Path, *, port: int | None, open_browser: bool, say: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C.
+
+    Raises:
+        RefusedError: Datasette is not installed.
+        InputError: the port is taken.
+    """
+    application = build(stored_queries(url), path)
+    with listen(port) as found:
+        address = f"http://{HOST}:{found.getsockname()[1]}/{NAME}"
+        if port is None and found.getsockname()[1] != PORT:
+            say(f"port {PORT} is taken; another was chosen")
+        say(f"{address}  read-only, this machine only; Ctrl-C ends it")
+        if open_browser:
+            webbrowser.open(address)  # the socket listens: an early request waits
+        _serve(application, found)
+
+
+def build(queries: tuple[StoredQuery, ...], path: Path) -> Guard:
+    """The application: Datasette on that file, behind the guard.
+
+    Raises:
+        RefusedError: Datasette is not installed.
+    """
+    try:
+        from datasette import hookimpl
+        from datasette.app import Datasette
+        from datasette.database import Database
+        from datasette.plugins import pm as plugins
+    except ImportError as error:
+        raise RefusedError(
+            f"interlace explore needs Datasette ({error}); install it with pip install 'interlace[explore]'"
+        ) from error
+    datasette = Datasette(
+        metadata=metadata(queries, path=str(path)),
+        settings=_SETTINGS,
+        template_dir=str(_FOLDER / "templates"),
+        static_mounts=[(STATIC, str(_FOLDER / "static"))],
+        memory=False,
+    )
+    for name in [name for name in datasette.databases if name != "_internal"]:
+        datasette.remove_database(name)  # it opens an empty one where it is given no file
+    if not plugins.has_plugin(_CELLS):
+        plugins.register(SimpleNamespace(render_cell=hookimpl(_render_cell)), name=_CELLS)
+    database = Database(datasette, path=str(path), is_mutable=True)  # a run may be writing: never `immutable`
+    database.connect = _reader(path)
+    datasette.add_database(database, name=NAME)
+    site = Site(queries={query.name: query for query in queries}, resolve_run=lambda name: _run_id(path, name))
+    return Guard(inner=datasette.app(), site=site)
+
+
+def _render_cell(value: object) -> str | None:
+    return shown_cell(value)
+
+
+def _reader(path: Path) -> Callable[..., sqlite3.Connection]:
+    """Datasette's way to open the file, without its way to open it for writing."""
+
+    def connect(*, write: bool = False) -> sqlite3.Connection:
+        if write:
+            raise PermissionError(f"{path}: the explorer only reads")
+        return connect_readonly(path, any_thread=True)
+
+    return connect
+
+
+def _run_id(path: Path, name: str) -> str | None:
+    with closing(connect_readonly(path)) as connection:
+        try:
+            return choose_run(connection.execute(RUNS_SQL), name)
+        except RunNotFoundError:
+            return None
+
+
+def _serve(application: Guard, found: socket.socket) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(application, log_level="warning", lifespan="on", access_log=False)
+    try:
+        uvicorn.Server(config).run(sockets=[found])
+    except KeyboardInterrupt:
+        return  # the way to end it
