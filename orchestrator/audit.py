@@ -199,12 +199,21 @@ def _scoped(usable: Usable, scope: Scope, run: _Run) -> _Scoped:
 
 
 def _effect(used: ScopeTrials, label: str, run: _Run) -> Effect | None:
-    series = used.pair(label, run.control)
+    return effect_between(
+        used, treatment=label, control=run.control, alpha=run.alpha, seed=run.seed, inference=run.inference
+    )
+
+
+def effect_between(
+    used: ScopeTrials, *, treatment: str, control: str, alpha: float, seed: int, inference: Inference
+) -> Effect | None:
+    """One label against another in a scope; None when no round holds both."""
+    series = used.pair(treatment, control)
     if series is None:
         return None
-    if run.inference == "anytime":
-        return sequential_effect(series.contrasts, alpha=run.alpha)
-    return effect_of(series, alpha=run.alpha, seed=run.seed)
+    if inference == "anytime":
+        return sequential_effect(series.contrasts, alpha=alpha)
+    return effect_of(series, alpha=alpha, seed=seed)
 
 
 def _floors(scoped: Sequence[_Scoped]) -> Sequence[AaFloor]:

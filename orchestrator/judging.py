@@ -10,7 +10,7 @@ from sqlalchemy import Engine as Database
 from db.errors import DatabaseError
 from db.frames import readings, runs, trials
 from db.session import open_existing
-from orchestrator.audit import AuditResult, audit
+from orchestrator.audit import AuditResult, Inference, audit
 from orchestrator.plan import Plan
 from orchestrator.statistics.claims import ArmFacts
 from orchestrator.statistics.comparability import Scope
@@ -38,18 +38,27 @@ def measured_trials(database: Database, run_id: str) -> pd.DataFrame:
     return frame.assign(power_mode=frame["trial_id"].map(readings(database, run_id, "power_mode")))
 
 
-def judge(frame: pd.DataFrame, plan: Plan) -> AuditResult:
-    """Audit a run's rows by its own plan."""
+def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> AuditResult:
+    """Audit a run's rows by its own plan.
+
+    Args:
+        metric: another one than the plan's.
+    """
     design = plan.design
     return audit(
         frame,
         control=plan.control,
-        metric=design.metric,
+        metric=metric or design.metric,
         alpha=design.alpha,
         margin=design.margin,
         seed=design.seed,
-        inference="anytime" if design.stop == "early" else "fixed",
+        inference=inference_of(plan),
     )
+
+
+def inference_of(plan: Plan) -> Inference:
+    """Which intervals hold for a run of this plan."""
+    return "anytime" if plan.design.stop == "early" else "fixed"
 
 
 def decisions(frame: pd.DataFrame, plan: Plan) -> dict[str, str]:

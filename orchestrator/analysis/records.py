@@ -1,0 +1,155 @@
+"""What the findings are made of: arms and their answers as plain values, read once from the database's frames."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import pandas as pd
+
+from orchestrator.analysis.findings import Figure
+
+Step = tuple[int, int, int]  # drafted, accepted, committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRecord:
+    """An arm as far as the meaning of its numbers depends on it. None: unknown, or there is none."""
+
+    name: str
+    is_control: bool
+    engine: str
+    family: str  # the same for arms that differ in nothing but their verify width
+    checkpoint: str | None
+    weights: str | None  # the checkpoint's digest
+    draft: str | None
+    width: int | None  # verify width
+    temperature: float | None
+    speculates: bool  # some mechanism was asked for
+    read_bytes: int | None  # weights that a pass of one token reads
+    kv_bytes: int | None  # of the cache, a token
+    draft_read_bytes: int | None
+    draft_kv_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One generation of a finished trial."""
+
+    arm: str
+    is_aa: bool
+    measured: bool  # in a round, and not excluded: counts for speed
+    round: int | None
+    workload: str
+    prompt_class: str
+    prompt_id: str
+    turn: int
+    prompt_sha256: str | None
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    ttft_s: float | None
+    prefill_tps: float | None
+    decode_tps: float | None
+    flags: tuple[str, ...]
+    text: str | None
+    stamps_of: str | None  # token | chunk
+    token_ids_json: str | None
+    stamps_json: str | None
+    steps_json: str | None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What was asked: prompt and turn."""
+        return self.prompt_id, self.turn
+
+    @cached_property
+    def token_ids(self) -> tuple[int, ...] | None:
+        """None where nobody told them."""
+        return tuple(json.loads(self.token_ids_json)) or None if self.token_ids_json else None
+
+    @cached_property
+    def stamps_us(self) -> tuple[int, ...] | None:
+        """Since the request's start, one a token; None where a chunk's tokens share one that is not theirs."""
+        known = self.stamps_json and self.stamps_of != "chunk"
+        return tuple(json.loads(self.stamps_json)) or None if known and self.stamps_json else None
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...] | None:
+        """Of each verify step; None for plain decoding, and where the engine does not tell."""
+        return tuple(tuple(step) for step in json.loads(self.steps_json)) if self.steps_json else None
+
+    @classmethod
+    def read(cls, frame: pd.DataFrame) -> tuple[Self, ...]:
+        """Of `db.frames.answers`: the newest attempt of each round, in time order."""
+        newest = frame.groupby("round")["attempt"].transform("max")
+        rows = frame[frame["round"].isna() | (frame["attempt"] == newest)]
+        plain = rows.astype(object).where(rows.notna(), None)
+        return tuple(cls._of(row) for row in plain.to_dict("records"))
+
+    @classmethod
+    def _of(cls, row: "dict[Any, Any]") -> Self:
+        counts = row["kind"] == "measured" and row["status"] == "done" and row["excluded_reason"] is None
+        return cls(
+            measured=counts,
+            flags=tuple(row["flags"] or ()),
+            token_ids_json=row["token_ids"],
+            stamps_json=row["stamps_us"],
+            steps_json=row["steps"],
+            is_aa=bool(row["is_aa"]),
+            **{name: row[name] for name in _SAME},
+        )
+
+
+_SAME = (
+    "arm round workload prompt_class prompt_id turn prompt_sha256 prompt_tokens cached_tokens completion_tokens ttft_s"
+    " prefill_tps decode_tps text stamps_of"
+).split()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTimes:
+    """Median seconds of one pass by the number of tokens in it, of one arm's model."""
+
+    arm: str
+    role: str  # target | draft
+    seconds: dict[int, float]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """A row of the table `divergence`."""
+
+    token_index: int
+    control_text: str | None
+    arm_text: str | None
+    context_text: str | None
+    top: tuple[tuple[int, str, float], ...]
+    gap: float | None
+    rounding: float | None
+    verdict: str
+    reason: str
+
+
+def unknown(reason: str) -> Figure:
+    """A figure that nobody can tell, and why."""
+    return Figure(value=None, source=reason)
+
+
+def plain_arm_of(arm: ArmRecord, arms: Sequence[ArmRecord]) -> ArmRecord | None:
+    """The arm that decodes the same weights without speculation at the same temperature; the control before others."""
+    fitting = [
+        other
+        for other in arms
+        if not other.speculates
+        and other.checkpoint == arm.checkpoint
+        and other.weights == arm.weights
+        and other.temperature == arm.temperature
+    ]
+    return min(fitting, key=lambda other: not other.is_control, default=None)
+
+
+def temperature_words(arm: ArmRecord) -> str:
+    return "an unknown temperature" if arm.temperature is None else f"temperature {arm.temperature:g}"

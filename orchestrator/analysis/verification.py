@@ -1,0 +1,188 @@
+"""What verifying costs and what it yields, for each speculative arm. Pure; docs/meaning.md has the formulas.
+
+In units of a plain step of the same weights in the same run, a verify round costs `verify + draft` and yields
+`accept_length` tokens, so speculation is worth accept_length / (verify + draft) (Leviathan et al. 2023, theorem 3.8,
+with the verification's cost measured instead of taken as 1).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.analysis.findings import Figure, Interval, PassCurve, VerifyCost
+from orchestrator.analysis.records import Answer, ArmRecord, PassTimes, plain_arm_of, temperature_words, unknown
+from orchestrator.analysis.rounds import Rounds, plain_seconds
+
+# How many passes of the drafting model one round takes. The others' is not known.
+PASSES_PER_TOKEN = frozenset({"mlx_lm_draft", "mlx_lm_server_draft", "mtp"})
+NO_DRAFTING_MODEL = frozenset({"prompt_lookup"})
+LEAST_STEPS = 5  # fewer plain steps or rounds are no median to speak of
+
+Measured = Mapping[tuple[str, str | None], Interval]  # arm over its plain arm in decode_tps, by arm and class
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """What is known of the time of a pass, by arm."""
+
+    target: Mapping[str, PassTimes]
+    draft: Mapping[str, PassTimes]
+
+
+def verify_costs(
+    arms: Sequence[ArmRecord], answers: Sequence[Answer], *, passes: Passes, measured: Measured
+) -> tuple[VerifyCost, ...]:
+    """Of each speculative arm: over all classes, then in each where there are several."""
+    used = [answer for answer in answers if answer.measured]
+    classes = sorted({answer.prompt_class for answer in used})
+    scopes: list[str | None] = [None, *classes] if len(classes) > 1 else [None]
+    return tuple(
+        _cost(arm, plain_arm_of(arm, arms), scope, used, passes, measured.get((arm.name, scope)))
+        for arm in arms
+        if arm.speculates
+        for scope in scopes
+        if scope is None or any(answer.arm == arm.name and answer.prompt_class == scope for answer in used)
+    )
+
+
+def _cost(
+    arm: ArmRecord,
+    plain: ArmRecord | None,
+    scope: str | None,
+    used: Sequence[Answer],
+    passes: Passes,
+    measured: Interval | None,
+) -> VerifyCost:
+    mine = [answer for answer in used if answer.arm == arm.name and scope in (None, answer.prompt_class)]
+    rounds = Rounds.of(mine)
+    plain_s = _plain_s(arm, plain, scope, used)
+    round_cost = _round_cost(rounds, mine, plain_s)
+    verify = verify_cost_of(rounds, passes.target.get(arm.name))
+    draft = _draft_cost(arm, rounds, round_cost, verify, plain_s, passes.draft.get(arm.name))
+    return VerifyCost(
+        arm=arm.name,
+        prompt_class=scope,
+        width=arm.width,
+        rounds_timed=len(rounds),
+        accept_length=rounds.accept_length,
+        acceptance_by_position=rounds.chances(),
+        step_s=rounds.step_s,
+        plain_arm=None if plain is None else plain.name,
+        plain_s=plain_s,
+        round_cost=round_cost,
+        verify_cost=verify,
+        draft_cost=draft,
+        predicted=predicted_speedup(rounds.accept_length, verify=verify, draft=draft, round_cost=round_cost),
+        measured=measured,
+        one_more=one_more(rounds.accept_length, round_cost=round_cost, width=arm.width),
+    )
+
+
+def _plain_s(arm: ArmRecord, plain: ArmRecord | None, scope: str | None, used: Sequence[Answer]) -> Figure:
+    if plain is None:
+        return unknown(
+            f"no plain arm of {arm.checkpoint} at {temperature_words(arm)} ran beside it: a plain step was not timed"
+        )
+    seconds = plain_seconds(
+        answer for answer in used if answer.arm == plain.name and scope in (None, answer.prompt_class)
+    )
+    if len(seconds) < LEAST_STEPS:
+        return unknown(f"{plain.name}: {len(seconds)} plain steps are timed, too few for a median")
+    return Figure(value=float(np.median(seconds)), source=f"median of {len(seconds)} steps of {plain.name}")
+
+
+def _round_cost(rounds: Rounds, mine: Sequence[Answer], plain_s: Figure) -> Figure:
+    if rounds.step_s is None or len(rounds) < LEAST_STEPS:
+        told = any(answer.steps for answer in mine)
+        return unknown(
+            f"{len(rounds)} verify rounds are timed, too few" if told else "the engine does not tell its verify rounds"
+        )
+    if plain_s.value is None:
+        return unknown(plain_s.source)
+    return Figure(value=rounds.step_s / plain_s.value, source=f"{len(rounds)} verify rounds over plain steps")
+
+
+def verify_cost_of(rounds: Rounds, times: PassTimes | None) -> Figure:
+    """T(width) / T(1) of the target, averaged over the widths that the rounds had."""
+    if times is None or 1 not in times.seconds:
+        return unknown("the time of a pass by its width was not measured: see sweep=verify_cost")
+    known = {width: cost for width in rounds.widths if (cost := interpolated(relative_to_one(times), width))}
+    value = rounds.weighted(known)
+    if value is None:
+        widest = max(times.seconds)
+        return unknown(f"no verify round, or one wider than the passes that were timed (up to {widest} tokens)")
+    return Figure(value=value, source=times.source)
+
+
+def _draft_cost(
+    arm: ArmRecord, rounds: Rounds, round_cost: Figure, verify: Figure, plain_s: Figure, times: PassTimes | None
+) -> Figure:
+    if arm.engine in NO_DRAFTING_MODEL:
+        return Figure(value=0.0, source="no model drafts: proposals are copied from the context")
+    pass_s = None if times is None else times.seconds.get(1)
+    if times is not None and pass_s and arm.engine in PASSES_PER_TOKEN and plain_s.value and len(rounds):
+        share = float(rounds.drafted.mean()) * pass_s / plain_s.value
+        return Figure(value=share, source=f"{rounds.drafted.mean():.2f} passes a round, {times.source}")
+    if round_cost.value is None or verify.value is None:
+        reason = "neither the drafting pass nor the verification was timed on its own"
+        return unknown(round_cost.source if round_cost.value is None else reason)
+    return Figure(value=round_cost.value - verify.value, source="what the verification leaves of the round")
+
+
+def predicted_speedup(accept_length: float | None, *, verify: Figure, draft: Figure, round_cost: Figure) -> Figure:
+    """accept_length / (verify + draft), where both are known; else accept_length / round_cost."""
+    if accept_length is None:
+        return unknown(round_cost.source)
+    if verify.value is not None and draft.value is not None and verify.value + draft.value > 0:
+        return Figure(value=accept_length / (verify.value + draft.value), source="accept length / (verify + draft)")
+    if round_cost.value is None:
+        return unknown(round_cost.source)
+    return Figure(value=accept_length / round_cost.value, source="accept length / cost of the round as a whole")
+
+
+def one_more(accept_length: float | None, *, round_cost: Figure, width: int | None) -> Figure:
+    """The speed-up if each round committed one token more at the same cost: (accept_length + 1) / round_cost."""
+    if accept_length is None or round_cost.value is None:
+        return unknown(round_cost.source)
+    if width is not None and accept_length + 1 > width:
+        return unknown(f"a round of {width} commits {width} tokens at most, and commits {accept_length:.2f} already")
+    return Figure(value=(accept_length + 1) / round_cost.value, source="(accept length + 1) / cost of a round")
+
+
+def relative_to_one(times: PassTimes) -> dict[int, float]:
+    """T(width) / T(1); empty when a pass of one token was not timed."""
+    one = times.seconds.get(1)
+    return {width: seconds / one for width, seconds in sorted(times.seconds.items())} if one else {}
+
+
+def interpolated(known: Mapping[int, float], width: int) -> float | None:
+    """On the straight line between the nearest known widths; None outside them: nothing is extrapolated."""
+    if width in known:
+        return known[width]
+    below, above = [w for w in known if w < width], [w for w in known if w > width]
+    if not below or not above:
+        return None
+    low, high = max(below), min(above)
+    return known[low] + (known[high] - known[low]) * (width - low) / (high - low)
+
+
+def pass_curves(arms: Sequence[ArmRecord], passes: Passes) -> tuple[PassCurve, ...]:
+    """T(width) of each checkpoint that was timed, once each: the arm with the most widths speaks for it."""
+    found: dict[tuple[str, str], PassCurve] = {}
+    for role, timed in (("target", passes.target), ("draft", passes.draft)):
+        for arm in arms:
+            times = timed.get(arm.name)
+            name = arm.checkpoint if role == "target" else arm.draft
+            if times is None or name is None:
+                continue
+            old = found.get((role, name))
+            if old is None or len(old.seconds) < len(times.seconds):
+                found[role, name] = PassCurve(
+                    checkpoint=name,
+                    role="target" if role == "target" else "draft",
+                    seconds=tuple(sorted(times.seconds.items())),
+                    cost=tuple(relative_to_one(times).items()),
+                    source=times.source,
+                )
+    return tuple(found.values())
