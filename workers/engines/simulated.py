@@ -1,8 +1,8 @@
 """No model and no waiting: a fake clock with a known true effect, a drift of the machine's speed, noise, and faults.
 
 For tests, for demonstrations and for judging a design before it costs a night. Everything that it yields is marked
-simulated. The text and the token ids depend on the prompt and the seed alone, so that all arms answer alike; speed is
-a property of the clock alone:
+simulated. The text and the token ids depend on the prompt alone, and above temperature 0 on the seed as well, so that
+all arms answer alike; speed is a property of the clock alone:
 
     rate = decode_tps * effect * drift(sequence / (sequence_total - 1)) * exp(noise * N(0, 1))
 
@@ -157,7 +157,7 @@ class Simulated(Engine):
         self._turn = _Turn(
             prompt_ids=prompt_ids,
             cached_tokens=cached_tokens,
-            answer_ids=tuple(_answer_ids(prompt_ids, request.seed, length)),
+            answer_ids=tuple(_answer_ids(prompt_ids, self._answer_seed(request), length)),
             finish_reason="stop" if length == self._own.stop_after else "length",
             steps=self._steps(request, length) if self._speculates else None,
             prefill_ns=(len(prompt_ids) - cached_tokens) / (self._own.prefill_tps * rate) * 1e9,
@@ -204,6 +204,10 @@ class Simulated(Engine):
         if self._turn is None:
             raise EngineError(FaultKind.generation_failed, "no turn was prepared")
         return self._turn
+
+    def _answer_seed(self, request: TurnRequest) -> int:
+        """Greedy answers know no chance."""
+        return request.seed if self.sampling.get("temperature") else 0
 
     def _rate(self, request: TurnRequest) -> float:
         fraction = request.sequence / max(1, request.sequence_total - 1)
