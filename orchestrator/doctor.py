@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.plan import Gate
-from orchestrator.planning.memory import working_set_bytes
+from orchestrator.planning.device import read_device
+from orchestrator.planning.memory import share_of_memory_bytes
 from orchestrator.running.gate import Finding, check
 from orchestrator.running.readiness import describe_orphan, describe_suspect
 from workers.awake import Awake, keep_awake
@@ -22,8 +22,6 @@ from workers.remedies import remedy
 from workers.sampling import Sample
 from workers.surroundings import versions
 from workers.telemetry import RATE_WINDOW_S, MachineReader, Reading
-
-DEVICE_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +63,7 @@ def examine(*, database: Path, database_words: str, journal: Path) -> Diagnosis:
         return Diagnosis(
             host=host,
             device=device,
-            memory_budget_bytes=device.get("working_set_bytes") or working_set_bytes(host.memory_bytes),
+            memory_budget_bytes=device.get("working_set_bytes") or share_of_memory_bytes(host.memory_bytes),
             versions=versions(),
             readings=readings,
             remedies=_remedies(readings),
@@ -75,25 +73,6 @@ def examine(*, database: Path, database_words: str, journal: Path) -> Diagnosis:
             database=database_words,
             disk_free_bytes=_free(database.parent),
         )
-
-
-def read_device() -> dict[str, Any]:
-    """What MLX says of this machine, asked in a process of its own."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "workers.device"],
-            capture_output=True,
-            text=True,
-            timeout=DEVICE_TIMEOUT_S,
-            check=False,
-        )
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        return {"error": f"mlx did not answer within {DEVICE_TIMEOUT_S:g} s"}
-    except (ValueError, IndexError):
-        words = done.stderr.strip().splitlines()
-        return {"error": f"mlx ended with status {done.returncode}: {words[-1] if words else 'no words'}"}
-    return found
 
 
 def as_json(found: Diagnosis) -> str:

@@ -1,7 +1,8 @@
 """The memory plan: what a run's models will hold, against what the machine can give them. Pure.
 
-    an arm = weights + draft's weights + KV cache of both + overhead of its process
+    an arm = weights + draft's weights + KV cache of both + prefix cache + overhead of its process
     KV cache = layers x kv heads x head dim x context x bytes x 2 (keys and values), for each model
+    prefix cache = what the engine may keep beside the conversation that it is in: its budget, or one more KV cache
 
 Unknown sizes stay unknown: a sum with an unknown part is None, never a smaller number.
 """
@@ -25,7 +26,32 @@ class ModelSize:
     """A model's share of memory, as far as it is known."""
 
     weights_bytes: int | None
-    kv_bytes_per_token: int | None  # growth of the cache a token, all layers
+    kv_bytes_per_token: int | None  # growth of an unquantised cache a token, all layers
+    kv_value_bytes: int = 2  # of one unquantised value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """What an engine's settings make of the caches."""
+
+    can_quantise: bool = False
+    bits: int | None = None  # of the KV cache, once it is quantised; None: never
+    group_size: int = 64  # values that share a scale and an offset
+    quantised_from: int = 0  # tokens
+    rotates_at: int | None = None  # tokens that the KV cache keeps at most; None: all
+    prefix_bytes: int | None = 0  # the prefix cache's budget; None: unknown
+    keeps_last: bool = False  # the prefix cache holds one more KV cache instead
+
+    def kv_bytes(self, model: ModelSize, tokens: int) -> int | None:
+        """Of one model's KV cache."""
+        if model.kv_bytes_per_token is None:
+            return None
+        kept = tokens if self.rotates_at is None else min(tokens, self.rotates_at)
+        size = model.kv_bytes_per_token * kept
+        if self.bits is None or tokens < self.quantised_from:
+            return size
+        stored_bits = self.bits + 2 * 8 * model.kv_value_bytes / self.group_size
+        return round(size * stored_bits / (8 * model.kv_value_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +63,27 @@ class ArmMemory:
     draft_bytes: int | None  # 0: the arm has no draft
     kv_cache_bytes: int | None
     overhead_bytes: int
+    prefix_cache_bytes: int | None = 0
+    attached: bool = False  # a server that runs already holds all of it
+    # What a remedy needs to know: how long a context the caches are for, and how they grow.
+    context_tokens: int = 0
+    cache_bytes_per_token: float | None = None
+    quantised_kv_bytes: int | None = None  # of the KV cache at 8 bits; None: the engine has no such setting, or uses it
+    prefix_is_budget: bool = False  # engine.prefix_cache_bytes sets it
 
     @property
     def total_bytes(self) -> int | None:
-        return _sum([self.weights_bytes, self.draft_bytes, self.kv_cache_bytes, self.overhead_bytes])
+        if self.attached:
+            return 0
+        return _sum(
+            [
+                self.weights_bytes,
+                self.draft_bytes,
+                self.kv_cache_bytes,
+                self.prefix_cache_bytes,
+                self.overhead_bytes,
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,21 +121,39 @@ def arm_memory(
     draft: ModelSize | None,
     context_tokens: int,
     overhead_bytes: int = PROCESS_OVERHEAD_BYTES,
+    cache: Cache | None = None,
+    attached: bool = False,
 ) -> ArmMemory:
     """What one arm will hold.
 
     Args:
         draft: None: the arm drafts with no model.
         context_tokens: the longest prompt with its answer, in tokens.
+        cache: None: an unquantised KV cache, and nothing beside it.
     """
-    models = [model] if draft is None else [model, draft]
-    caches = [None if each.kv_bytes_per_token is None else each.kv_bytes_per_token * context_tokens for each in models]
+    cache = cache or Cache()
+
+    def kv(kept: Cache) -> int | None:  # a draft's cache is never quantised
+        return _sum(
+            [kept.kv_bytes(model, context_tokens), 0 if draft is None else Cache().kv_bytes(draft, context_tokens)]
+        )
+
+    held = kv(cache)
+    # Of 8 bits from the start, where the engine has that setting and does not use it.
+    quantisable = cache.can_quantise and cache.bits is None and cache.rotates_at is None
+    grown = None if held is None or not context_tokens else held * (2 if cache.keeps_last else 1) / context_tokens
     return ArmMemory(
         name=name,
         weights_bytes=model.weights_bytes,
         draft_bytes=0 if draft is None else draft.weights_bytes,
-        kv_cache_bytes=_sum(caches),
+        kv_cache_bytes=held,
         overhead_bytes=overhead_bytes,
+        prefix_cache_bytes=held if cache.keeps_last else cache.prefix_bytes,
+        attached=attached,
+        context_tokens=context_tokens,
+        cache_bytes_per_token=None if cache.rotates_at is not None else grown,
+        quantised_kv_bytes=kv(Cache(bits=8, group_size=cache.group_size)) if quantisable else None,
+        prefix_is_budget=not cache.keeps_last and bool(cache.prefix_bytes),
     )
 
 
@@ -126,11 +187,11 @@ def peak_note(*, planned_bytes: int | None, peak_bytes: int | None) -> str | Non
 
 
 def plan_memory(arms: Sequence[ArmMemory], *, budget_bytes: int | None) -> MemoryPlan:
-    """The arms against the budget: Metal's recommended working set, or `working_set_bytes` of the memory."""
+    """The arms against the budget: Metal's recommended working set, or `share_of_memory_bytes`."""
     return MemoryPlan(arms=tuple(arms), budget_bytes=budget_bytes)
 
 
-def working_set_bytes(memory_bytes: int | None) -> int | None:
+def share_of_memory_bytes(memory_bytes: int | None) -> int | None:
     """What a run may count on where the machine recommends nothing."""
     return None if memory_bytes is None else int(memory_bytes * SHARE_OF_MEMORY)
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from orchestrator.configuration.workload import context_tokens
 from orchestrator.plan import Arm, Prompt, canonical_json
-from orchestrator.planning.memory import MemoryPlan, ModelSize, arm_memory, plan_memory, working_set_bytes
+from orchestrator.planning.device import working_set_bytes
+from orchestrator.planning.fitting import Conversation
+from orchestrator.planning.memory import Cache, MemoryPlan, ModelSize, arm_memory, plan_memory, share_of_memory_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +51,52 @@ def plan_of(arms: Sequence[Arm], prompts: Sequence[Prompt]) -> MemoryPlan:
             model=size(arm.checkpoint),
             draft=None if arm.draft is None else size(arm.draft),
             context_tokens=context,
+            cache=cache_of(arm.engine),
+            attached=is_attached(arm),
         )
         for arm in real
     ]
-    return plan_memory(memories, budget_bytes=working_set_bytes(_memory_bytes()) if real else None)
+    return plan_memory(memories, budget_bytes=_budget_bytes() if real else None)
+
+
+# Of dflash-mlx's server, where it is told none.
+_DFLASH_SERVER_PREFIX_BYTES = 8 * 2**30
+
+
+def cache_of(engine: Mapping[str, Any]) -> Cache:
+    """What an engine's settings make of its caches. A server gets no other budget than the one planned here."""
+    name = str(engine["name"])
+    prefix_bytes: int | None = 0
+    if "prefix_cache_bytes" in engine and engine.get("prefix_cache", True):
+        prefix_bytes = engine["prefix_cache_bytes"] or 0
+        if name == "dflash_server" and engine["prefix_cache_bytes"] is None:
+            prefix_bytes = _DFLASH_SERVER_PREFIX_BYTES
+    return Cache(
+        can_quantise="kv_bits" in engine,
+        bits=engine.get("kv_bits"),
+        group_size=engine.get("kv_group_size", 64),
+        quantised_from=engine.get("quantized_kv_start", 0),
+        rotates_at=engine.get("max_kv_size"),
+        prefix_bytes=prefix_bytes,
+        keeps_last=name.startswith("mlx_lm_server") and bool(engine.get("prefix_cache", True)),
+    )
+
+
+def is_attached(arm: Arm) -> bool:
+    """Whether a server that runs already answers: it holds its model whatever this run does."""
+    return bool(arm.engine.get("attach")) or str(arm.engine["name"]) == "openai_http"
+
+
+def conversations(prompts: Sequence[Prompt]) -> tuple[Conversation, ...]:
+    """The prompts' lengths."""
+    return tuple(
+        Conversation(
+            prompt_tokens=context_tokens(prompt) - len(prompt.turns) * prompt.max_tokens,
+            turns=len(prompt.turns),
+            max_tokens=prompt.max_tokens,
+        )
+        for prompt in prompts
+    )
 
 
 def explain(memory: MemoryPlan, arms: Sequence[Arm]) -> str:
@@ -79,12 +123,21 @@ def model_size(checkpoint: Mapping[str, Any]) -> ModelSize:
         info = None  # not there yet, or broken: preflight says what; here its size is unknown
     if info is None:
         return ModelSize(weights_bytes=None, kv_bytes_per_token=None)
-    return ModelSize(weights_bytes=info.weights_bytes, kv_bytes_per_token=info.kv_bytes_per_token)
+    return ModelSize(
+        weights_bytes=info.weights_bytes,
+        kv_bytes_per_token=info.kv_bytes_per_token,
+        kv_value_bytes=4 if info.dtype == "float32" else 2,
+    )
 
 
 def is_simulated(arm: Arm) -> bool:
     target: str = arm.engine["_target_"]
     return target.endswith(".Simulated")
+
+
+def _budget_bytes() -> int | None:
+    """Metal's recommendation where there is one, else a share of the memory."""
+    return working_set_bytes() or share_of_memory_bytes(_memory_bytes())
 
 
 def _memory_bytes() -> int:

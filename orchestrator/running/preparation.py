@@ -6,8 +6,9 @@ from typing import Any
 
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.plan import Arm, Plan
+from orchestrator.planning.fitting import describe_arm, gb, misfit
 from orchestrator.planning.memory import MemoryPlan
-from orchestrator.planning.residency import is_simulated, plan_of
+from orchestrator.planning.residency import conversations, is_simulated, plan_of
 from orchestrator.running.crew import Weights
 from workers.checkpoints import CheckpointInfo, describe, resolve
 from workers.errors import EngineError
@@ -66,30 +67,25 @@ def refuse_what_does_not_fit(plan: Plan) -> None:
     Raises:
         RefusedError: with the numbers, and what would make it fit.
     """
+    if (why := what_does_not_fit(plan)) is not None:
+        raise RefusedError(why)
+
+
+def what_does_not_fit(plan: Plan) -> str | None:
+    """The numbers and what would make the plan fit, in one line; None: it fits, or its sizes are unknown."""
     memory = plan_of(plan.arms, plan.prompts)
-    for arm in memory.too_large:
-        raise RefusedError(
-            f"arm {arm.name} needs {_gb(arm.total_bytes)} (weights {_gb(arm.weights_bytes)}, draft"
-            f" {_gb(arm.draft_bytes)}, cache {_gb(arm.kv_cache_bytes)}) of {_gb(memory.budget_bytes)}:"
-            " choose a smaller checkpoint or a shorter context"
-        )
-    if plan.design.residency == "resident" and memory.resident_fits is False:
-        raise RefusedError(
-            f"all arms together need {_gb(memory.total_bytes)} of {_gb(memory.budget_bytes)}:"
-            " say design.residency=swap, or take fewer arms"
-        )
+    return misfit(memory, residency=plan.design.residency, conversations=conversations(plan.prompts))
 
 
 def memory_line(memory: MemoryPlan) -> str:
     """The memory plan in one line."""
     if not memory.arms:
         return "simulated arms hold no model"
-    largest = max((arm.total_bytes for arm in memory.arms if arm.total_bytes is not None), default=None)
-    return (
-        f"all arms together {_gb(memory.total_bytes)}, the largest {_gb(largest)}, of {_gb(memory.budget_bytes)}"
-        " that a run may count on"
-    )
-
-
-def _gb(size_bytes: int | None) -> str:
-    return "unknown" if size_bytes is None else f"{size_bytes / 1e9:.1f} GB"
+    if all(arm.attached for arm in memory.arms):
+        return "servers that run already hold the models"
+    known = [arm for arm in memory.arms if arm.total_bytes is not None]
+    line = f"all arms together {gb(memory.total_bytes)} of {gb(memory.budget_bytes)} that a run may count on"
+    if not known:
+        return line
+    largest = max(known, key=lambda arm: arm.total_bytes or 0)
+    return f"{line}; the largest, {largest.name}: {describe_arm(largest)}"

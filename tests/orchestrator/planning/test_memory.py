@@ -12,7 +12,7 @@ from orchestrator.planning.memory import (
     arm_memory,
     kv_bytes_per_token,
     plan_memory,
-    working_set_bytes,
+    share_of_memory_bytes,
 )
 from orchestrator.planning.residency import choose_order, explain, model_size, plan_of
 from tests.orchestrator import plans
@@ -69,8 +69,8 @@ def test_an_article_s_model_fits_its_machine_once_and_not_twice() -> None:
 def test_without_a_budget_nothing_is_refused() -> None:
     arm = arm_memory("a", model=MODEL, draft=None, context_tokens=0)
     assert plan_memory([arm], budget_bytes=None).resident_fits is None
-    assert working_set_bytes(None) is None
-    assert working_set_bytes(48_000_000_000) == 32_000_000_000
+    assert share_of_memory_bytes(None) is None
+    assert share_of_memory_bytes(48_000_000_000) == 32_000_000_000
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=6), st.integers(0, 10**12))
