@@ -26,8 +26,8 @@ from sqlalchemy import (
     MetaData,
     String,
     UniqueConstraint,
-    text,
 )
+from sqlalchemy import text as text_clause
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
@@ -302,8 +302,8 @@ class Trial(Base):
         Index(None, "round_id"),
         Index(None, "started_at"),
         # Of what is rare and asked for over all runs: small, and no cost to a trial that went well.
-        Index("ix_trial_hot", "thermal_max", sqlite_where=text("thermal_max > 0")),
-        Index("ix_trial_not_done", "status", sqlite_where=text("status <> 'done'")),
+        Index("ix_trial_hot", "started_at", sqlite_where=text_clause("thermal_max > 0")),
+        Index("ix_trial_not_done", "status", sqlite_where=text_clause("status <> 'done'")),
     )
 
 
@@ -360,6 +360,8 @@ class Generation(Base):
         UniqueConstraint("trial_id", "position"),
         CheckConstraint("completion_tokens >= 0", name="completion_tokens_natural"),
         CheckConstraint("accepted IS NULL OR accepted <= drafted", name="accepted_at_most_drafted"),
+        # As the trial's: what is rare and asked for over all runs.
+        Index("ix_generation_not_engaged", "trial_id", sqlite_where=text_clause("requested = 1 AND engaged IS NOT 1")),
     )
 
 

@@ -24,7 +24,7 @@ JOIN experiment ON experiment.id = ends.experiment_id
 JOIN host ON host.id = ends.host_id
 JOIN generation AS earlier ON earlier.trial_id = ends.first_trial
 JOIN generation AS later
-    ON later.trial_id = ends.last_trial AND later.prompt_id = earlier.prompt_id AND later.turn = earlier.turn
-WHERE ends.first_trial <> ends.last_trial
+    ON later.trial_id = ends.last_trial AND later.position = earlier.position
+WHERE ends.first_trial <> ends.last_trial AND later.prompt_id = earlier.prompt_id AND later.turn = earlier.turn
 GROUP BY ends.run
 ORDER BY ends.created_at DESC

@@ -10,7 +10,7 @@ JOIN arm ON arm.id = trial.arm_id
 JOIN run ON run.id = trial.run_id
 JOIN experiment ON experiment.id = run.experiment_id
 JOIN host ON host.id = run.host_id
-WHERE generation.requested AND generation.engaged IS NOT 1
+WHERE generation.requested = 1 AND generation.engaged IS NOT 1
     AND NOT EXISTS (
         SELECT 1
         FROM trial AS other

@@ -4,19 +4,27 @@
 -- more than their versions: for a claim, run both in one run (`engine.python`).
 --
 -- :percent = 2 (changes smaller than this are left out)
-WITH speed AS (
-    SELECT arm.config_sha256, run.workload_sha256, host.name AS host, min(arm.name) AS arm,
-        'mlx ' || coalesce(environment.mlx_version, '?') || ', mlx-lm ' || coalesce(environment.mlx_lm_version, '?')
-        || ', engine ' || coalesce(arm.engine_version, '?') || ', ' || coalesce(environment.os_build, '?') AS versions,
-        max(trial.started_at) AS last_at, count(*) AS n, avg(generation.end_to_end_tps) AS tps
-    FROM run
-    JOIN host ON host.id = run.host_id
-    JOIN trial ON trial.run_id = run.id
-    JOIN arm ON arm.id = trial.arm_id
-    JOIN environment ON environment.id = trial.environment_id
+WITH sums AS (
+    SELECT arm.config_sha256, run.workload_sha256, run.host_id, arm.name AS arm, arm.engine_version,
+        trial.environment_id, max(trial.started_at) AS last_at, count(*) AS n,
+        sum(generation.end_to_end_tps) AS total
+    FROM arm
+    JOIN run ON run.id = arm.run_id
+    JOIN trial ON trial.arm_id = arm.id
     JOIN generation ON generation.trial_id = trial.id
     WHERE NOT run.simulated AND trial.kind = 'measured' AND trial.status = 'done'
-    GROUP BY arm.config_sha256, run.workload_sha256, host.name, versions
+        AND generation.end_to_end_tps IS NOT NULL
+    GROUP BY arm.id, trial.environment_id
+),
+speed AS (
+    SELECT sums.config_sha256, sums.workload_sha256, host.name AS host, max(sums.arm) AS arm,
+        'mlx ' || coalesce(environment.mlx_version, '?') || ', mlx-lm ' || coalesce(environment.mlx_lm_version, '?')
+        || ', engine ' || coalesce(sums.engine_version, '?') || ', ' || coalesce(environment.os_build, '?') AS versions,
+        max(sums.last_at) AS last_at, sum(sums.total) / sum(sums.n) AS tps
+    FROM sums
+    JOIN host ON host.id = sums.host_id
+    JOIN environment ON environment.id = sums.environment_id
+    GROUP BY sums.config_sha256, sums.workload_sha256, host.name, versions
 ),
 steps AS (
     SELECT *, lag(versions) OVER past AS versions_before, lag(tps) OVER past AS tps_before,

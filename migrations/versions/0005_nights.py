@@ -22,7 +22,7 @@ def upgrade() -> None:
     with op.batch_alter_table("trial") as batch:
         batch.alter_column("seed", existing_type=sa.BigInteger(), nullable=True)
     op.create_index("ix_trial_run_id_ordinal", "trial", ["run_id", "ordinal"])
-    op.create_index("ix_trial_hot", "trial", ["thermal_max"], sqlite_where=sa.text("thermal_max > 0"))
+    op.create_index("ix_trial_hot", "trial", ["started_at"], sqlite_where=sa.text("thermal_max > 0"))
     op.create_index("ix_trial_not_done", "trial", ["status"], sqlite_where=sa.text("status <> 'done'"))
     with op.batch_alter_table("generation") as batch:
         for name in _UNTOLD_TEXTS:
@@ -31,6 +31,12 @@ def upgrade() -> None:
             batch.alter_column(name, existing_type=sa.BigInteger(), nullable=True)
         for name in _UNTOLD_LISTS:
             batch.alter_column(name, existing_type=sa.JSON(), nullable=True)
+    op.create_index(
+        "ix_generation_not_engaged",
+        "generation",
+        ["trial_id"],
+        sqlite_where=sa.text("requested = 1 AND engaged IS NOT 1"),
+    )
     op.add_column("comparison", sa.Column("workload", sa.String()))
     _queue_entry()
     _divergence()
