@@ -5,6 +5,7 @@
     ├── IncompleteError    3   the run is unfinished and can be resumed
     │   └── StoppedError       it was asked to stop
     └── RefusedError       4   the environment: memory, orphan, power, database version
+        └── HeldError          another process measures on this machine, or runs this run
 
 A message says what, where and the remedy, in one line.
 """
@@ -39,3 +40,7 @@ class RefusedError(InterlaceError):
     """This machine, as it is now, cannot run it."""
 
     exit_code = 4
+
+
+class HeldError(RefusedError):
+    """Another process that lives is at it."""

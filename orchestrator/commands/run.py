@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.commands.audit import audit_and_show
 from orchestrator.commands.opening import open_stored, optional_path, plan_of_run
-from orchestrator.errors import InputError
-from orchestrator.running.execute import check_machine, run_recorded, terminated_as_interrupted
+from orchestrator.running.execute import carry_out, check_machine
 
 if TYPE_CHECKING:
     from orchestrator.running.recorder import Recorder
@@ -58,25 +57,17 @@ def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet:
 
 def _execute(recorder: "Recorder", *, fail_on: Sequence[str], quiet: bool) -> int:
     """Run what is left and judge it. However it ends, the run's state says so."""
-    from orchestrator.views.terminal import ProgressObserver, SilentObserver, console
+    from orchestrator.running.observing import SilentObserver
+    from orchestrator.views.terminal import ProgressObserver, console
 
     out = console()
     run_id = recorder.run_id
     if not quiet:
         out.print(f"run {run_id}")
-    try:
-        with terminated_as_interrupted():
-            with SilentObserver() if quiet else ProgressObserver(out) as observer:
-                run_recorded(recorder, observer=observer)
-    except KeyboardInterrupt:
-        recorder.finish("interrupted")
-        out.print(f"interrupted; what is finished is stored. Go on with: interlace resume {run_id}")
-        raise
-    except InputError as error:
-        recorder.finish("failed", note=str(error))
-        raise
-    except Exception as error:
-        recorder.finish("interrupted", note=f"{type(error).__name__}: {error}")
-        raise
-    recorder.finish("done")
+    with SilentObserver() if quiet else ProgressObserver(out) as observer:
+        try:
+            carry_out(recorder, observer=observer)
+        except KeyboardInterrupt:
+            out.print(f"interrupted; what is finished is stored. Go on with: interlace resume {run_id}")
+            raise
     return audit_and_show(recorder.database, recorder.plan, run_id, fail_on=fail_on, style="table")

@@ -2,17 +2,31 @@
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
+from db.errors import StorageError
+from orchestrator.errors import HeldError, IncompleteError, InputError
+from orchestrator.judging import decisions, measured_trials
 from orchestrator.plan import Plan
-
-if TYPE_CHECKING:
-    from orchestrator.running.recorder import Recorder
-    from orchestrator.running.runner import AfterRounds, Observer
+from orchestrator.planning.residency import is_simulated
+from orchestrator.running.crew import Crew
+from orchestrator.running.life import Chronicle, Heartbeat
+from orchestrator.running.observing import Observer, Several
+from orchestrator.running.preparation import ArmWeights, find_weights
+from orchestrator.running.progress import Remainder, remainder, under_way
+from orchestrator.running.readiness import clear_leftovers, journal_beside, refuse_battery
+from orchestrator.running.recorder import Recorder
+from orchestrator.running.runner import AfterRounds, Runner
+from orchestrator.running.stored import Stored, log_folder, stored_trials
+from orchestrator.running.watching import watched
+from orchestrator.schedule import ScheduledTrial, build_schedule
+from workers.host import current_lease, read_host
+from workers.settling import wait_until_settled
+from workers.telemetry import read_machine
 
 
 def check_machine(plan: Plan, database: Path) -> None:
@@ -21,12 +35,6 @@ def check_machine(plan: Plan, database: Path) -> None:
     Raises:
         RefusedError: a process that may be a leftover, or a battery.
     """
-    from dataclasses import replace
-
-    from orchestrator.planning.residency import is_simulated
-    from orchestrator.running.readiness import clear_leftovers, journal_beside, refuse_battery
-    from workers.telemetry import read_machine
-
     measured = not all(is_simulated(arm) for arm in plan.arms)
     gate = plan.gate if measured else replace(plan.gate, orphans="report", power_source="any")
     clear_leftovers(journal_beside(database), gate, _warn)
@@ -37,12 +45,54 @@ def _warn(text: str) -> None:
     sys.stderr.write(f"interlace: {text}\n")
 
 
-def run_recorded(
-    recorder: "Recorder",
+def carry_out(
+    recorder: Recorder,
     *,
-    observer: "Observer",
+    observer: Observer,
     should_stop: Callable[[], bool] = lambda: False,
-    after_rounds: "AfterRounds | None" = None,
+    after_rounds: AfterRounds | None = None,
+) -> None:
+    """Run what is left of a stored run. However it ends, the run's state says so.
+
+    Raises:
+        HeldError: another process runs it; nothing was changed.
+        KeyboardInterrupt: interrupted, by Ctrl-C, by SIGTERM or by the end of the terminal.
+        Exception: whatever else ended it; what is finished is stored.
+    """
+    try:
+        with ending_signals_as_interrupts():
+            run_recorded(recorder, observer=observer, should_stop=should_stop, after_rounds=after_rounds)
+    except HeldError:
+        raise
+    except KeyboardInterrupt:
+        _leave(recorder, "interrupted", note="interrupted by hand")
+        raise
+    except InputError as error:
+        _leave(recorder, "failed", note=str(error))
+        raise
+    except IncompleteError as error:
+        _leave(recorder, "interrupted", note=str(error))
+        raise
+    except Exception as error:
+        _leave(recorder, "interrupted", note=f"{type(error).__name__}: {error}")
+        raise
+    recorder.finish("done")
+
+
+def _leave(recorder: Recorder, status: str, *, note: str) -> None:
+    """A run whose state cannot be stored is known by its lease: a process that is gone left it."""
+    try:
+        recorder.finish(status, note=note)
+    except StorageError as error:
+        _warn(f"the end of run {recorder.run_id} cannot be stored ({error})")
+
+
+def run_recorded(
+    recorder: Recorder,
+    *,
+    observer: Observer,
+    should_stop: Callable[[], bool] = lambda: False,
+    after_rounds: AfterRounds | None = None,
 ) -> None:
     """Run what is left of a stored run.
 
@@ -51,40 +101,81 @@ def run_recorded(
         after_rounds: called after the last trial, before the workers end.
 
     Raises:
+        HeldError: another process runs it.
         InterlaceError: see `orchestrator.running.runner.Runner.run`.
     """
-    from orchestrator.judging import decisions, measured_trials
-    from orchestrator.running.crew import Crew
-    from orchestrator.running.preparation import find_weights
-    from orchestrator.running.progress import remainder
-    from orchestrator.running.readiness import journal_beside
-    from orchestrator.running.runner import Runner
-    from orchestrator.running.stored import log_folder, stored_trials
-    from orchestrator.running.watching import watched
-    from orchestrator.schedule import build_schedule
-    from workers.host import current_lease, read_host
-    from workers.settling import wait_until_settled
-
-    plan = recorder.plan
-    schedule = build_schedule(plan)
+    plan, schedule = recorder.plan, build_schedule(recorder.plan)
     stored = stored_trials(recorder.database, recorder.run_id)
-
-    def decided() -> dict[str, str]:
-        if plan.design.stop != "early":
-            return {}
-        return decisions(measured_trials(recorder.database, recorder.run_id), plan)
-
-    done = frozenset(decided())
-    left = remainder(schedule, stored.trials, dropped=stored.dropped | done, replays=plan.gate.replays)
-    if not left.units and (stored.finished or after_rounds is None):
+    if plan.control in stored.dropped:
+        raise IncompleteError(f"the control {plan.control} takes no further part: mend it, and start a new run")
+    if stored.finished and not _left(recorder, schedule, stored).remainder.units:
         return
-    for index in left.broken_rounds:
-        recorder.exclude_round(index, reason="round_cut_short: replayed whole")
     recorder.take_lease(current_lease())
+    found = _go_on(recorder, schedule)
+    if not found.remainder.units and after_rounds is None:
+        return
+    weights = find_weights(plan)
+    told = Several([Chronicle(recorder.database, recorder.run_id, plan.design.rounds), observer])
+    with (
+        Heartbeat(recorder.database, recorder.run_id),
+        watched(plan, told.waiting) as (lookout, keeper),
+    ):
+        Runner(
+            plan=plan,
+            schedule=schedule,
+            recorder=recorder,
+            crew=_crew(recorder, weights, observer),
+            host=read_host(),
+            observer=told,
+            lookout=lookout,
+            keeper=keeper,
+            planned_bytes={name: each.planned_bytes for name, each in weights.items()},
+            dropped=set(found.dropped),
+            decisions=lambda: _decided(recorder),
+            decided=set(found.decided),
+            should_stop=should_stop,
+            after_rounds=after_rounds,
+        ).run(found.remainder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    """Where a run goes on."""
+
+    remainder: Remainder
+    dropped: frozenset[str]
+    decided: frozenset[str]
+
+
+def _go_on(recorder: Recorder, schedule: Sequence[ScheduledTrial]) -> _Point:
+    """Put in order what a former process left: the trial that it died in, and a round that was cut short."""
+    stored = stored_trials(recorder.database, recorder.run_id)
+    if (died_in := under_way(schedule, stored.trials, stored.current)) is not None:
+        recorder.save_interrupted(died_in)
+        stored = stored_trials(recorder.database, recorder.run_id)
+    point = _left(recorder, schedule, stored)
+    for index in point.remainder.broken_rounds:
+        recorder.exclude_round(index, reason="round_cut_short: replayed whole")
+    return point
+
+
+def _left(recorder: Recorder, schedule: Sequence[ScheduledTrial], stored: Stored) -> _Point:
+    decided = frozenset(_decided(recorder))
+    left = remainder(schedule, stored.trials, dropped=stored.dropped | decided, replays=recorder.plan.gate.replays)
+    return _Point(remainder=left, dropped=stored.dropped, decided=decided)
+
+
+def _decided(recorder: Recorder) -> dict[str, str]:
+    if recorder.plan.design.stop != "early":
+        return {}
+    return decisions(measured_trials(recorder.database, recorder.run_id), recorder.plan)
+
+
+def _crew(recorder: Recorder, weights: dict[str, ArmWeights], observer: Observer) -> Crew:
+    plan = recorder.plan
     log_dir = log_folder(recorder.database, recorder.run_id)
     log_dir.mkdir(parents=True, exist_ok=True)
-    weights = find_weights(plan)
-    crew = Crew(
+    return Crew(
         run_id=recorder.run_id,
         log_dir=log_dir,
         deadlines=plan.design.deadlines,
@@ -94,34 +185,18 @@ def run_recorded(
         note=observer.noted,
         settle=None if recorder.simulated else lambda: wait_until_settled(plan.gate.settle_s),
     )
-    with watched(plan, observer.waiting) as (lookout, keeper):
-        Runner(
-            plan=plan,
-            schedule=schedule,
-            recorder=recorder,
-            crew=crew,
-            host=read_host(),
-            observer=observer,
-            lookout=lookout,
-            keeper=keeper,
-            planned_bytes={name: found.planned_bytes for name, found in weights.items()},
-            dropped=set(stored.dropped),
-            decisions=decided,
-            decided=set(done),
-            should_stop=should_stop,
-            after_rounds=after_rounds,
-        ).run(left)
 
 
 @contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: the workers are stopped and the run can be resumed."""
+def ending_signals_as_interrupts() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a terminal that closes, end a run as Ctrl-C does: the workers end, the run can go on."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

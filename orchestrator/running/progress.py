@@ -1,8 +1,9 @@
 """What is left of a run: compares the schedule with the trials that are stored. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.schedule import ScheduledTrial
 
@@ -15,6 +16,7 @@ class StoredTrial:
     round: int | None
     attempt: int | None
     counts: bool  # neither excluded nor interrupted
+    ended: bool = True  # not interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,36 @@ def remainder(
     return Remainder(units=tuple(units), broken_rounds=tuple(broken))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderWay:
+    """The trial that a run was at when its process died."""
+
+    trial: ScheduledTrial
+    unit: Unit
+    started_at: str  # ISO 8601
+
+
+def under_way(
+    schedule: Sequence[ScheduledTrial], stored: Sequence[StoredTrial], current: Mapping[str, Any] | None
+) -> UnderWay | None:
+    """The trial that `run.current` names, unless it is stored: then the process died between two trials.
+
+    Args:
+        current: see `orchestrator.running.life`.
+    """
+    sequence, attempt = (current or {}).get("sequence"), (current or {}).get("attempt")
+    if current is None or sequence is None or attempt is None:
+        return None
+    unit = next((unit for unit in _grouped(schedule) if any(trial.sequence == sequence for trial in unit)), None)
+    if unit is None:
+        return None
+    times = [row.attempt for row in stored if row.sequence == sequence]
+    if (len(times) > attempt) if unit[0].round is None else (attempt in times):
+        return None
+    trial = next(trial for trial in unit if trial.sequence == sequence)
+    return UnderWay(trial=trial, unit=Unit(trials=tuple(unit), attempt=attempt), started_at=str(current["started_at"]))
+
+
 def _attempts(stored: Iterable[StoredTrial]) -> dict[tuple[int | None, int | None], list[list[StoredTrial]]]:
     """What each round has had, attempt by attempt; for a trial outside the rounds each storing is one."""
     found: dict[tuple[int | None, int | None], list[list[StoredTrial]]] = defaultdict(list)
@@ -85,7 +117,7 @@ def _is_finished(wanted: set[int], attempts: Sequence[Sequence[StoredTrial]], re
     """Whether the newest attempt counts; or is there whole, with something left out, and was the last one allowed."""
     if not attempts:
         return not wanted
-    there = {row.sequence for row in attempts[-1]}
+    there = {row.sequence for row in attempts[-1] if row.ended}
     return wanted <= _counted(attempts[-1]) or (wanted <= there and len(attempts) > replays)
 
 

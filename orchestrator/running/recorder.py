@@ -15,7 +15,9 @@ from orchestrator.plan import Arm, Plan, sha256_of
 from orchestrator.planning.residency import is_simulated
 from orchestrator.running.exclusion import hottest
 from orchestrator.running.outcome import LoadMemory, Outcome, Verdict, settle
+from orchestrator.running.progress import UnderWay
 from orchestrator.running.shared_rows import environment_row
+from orchestrator.running.stored import refuse_held_run
 from orchestrator.running.trial_rows import gate_detail, generation_rows, number, telemetry_rows, words
 from orchestrator.schedule import ScheduledTrial
 from workers.host import HostFacts, Lease
@@ -31,7 +33,7 @@ class Recorder:
     run_id: str
     arm_ids: dict[str, str]
     environment_ids: dict[str, str] = field(default_factory=dict)  # by arm
-    round_ids: dict[tuple[int, int], str] = field(default_factory=dict)
+    last_ordinal: int | None = None  # of the trials stored, once it is known
     boot_id: str | None = None  # known once somebody runs it
 
     @property
@@ -42,24 +44,27 @@ class Recorder:
     # ---- the run ----
 
     def take_lease(self, lease: Lease) -> None:
-        """Say who runs it: a reader can then tell a live run from an interrupted one."""
+        """Say who runs it: a reader can then tell a live run from an interrupted one.
+
+        Raises:
+            HeldError: another process that lives runs it.
+        """
         self.boot_id = lease.boot_id
-        self._update_run(
-            status="running",
-            runner_pid=lease.pid,
-            runner_started_at=lease.process_started_at,
-            boot_id=lease.boot_id,
-            finished_at=None,
-        )
+        with transaction(self.database) as session:
+            run = session.get_one(models.Run, self.run_id)
+            if (run.runner_pid, run.runner_started_at) != (lease.pid, lease.process_started_at):
+                refuse_held_run(run)
+            run.status, run.finished_at, run.heartbeat_at = "running", None, dt.datetime.now(dt.UTC)
+            run.runner_pid, run.runner_started_at, run.boot_id = lease.pid, lease.process_started_at, lease.boot_id
 
     def finish(self, status: str, *, note: str | None = None) -> None:
         """The run ended: done, interrupted or failed."""
-        finished_at = dt.datetime.now(dt.UTC) if status in ("done", "failed") else None
-        self._update_run(status=status, finished_at=finished_at, note=note)
-
-    def _update_run(self, **values: Any) -> None:
+        values: dict[str, Any] = {"status": status, "note": note, "finished_at": None}
+        if status in ("done", "failed"):
+            values |= {"finished_at": dt.datetime.now(dt.UTC), "current": None}
         with transaction(self.database) as session:
-            session.execute(update(models.Run).where(models.Run.id == self.run_id).values(**values))
+            changed = update(models.Run).where(models.Run.id == self.run_id, models.Run.status != status)
+            session.execute(changed.values(**values))
 
     # ---- arms ----
 
@@ -99,7 +104,9 @@ class Recorder:
         """Commit one trial with all that belongs to it."""
         verdict = settle(outcome, evidence_policy=self.plan.design.evidence, gate=self.plan.gate)
         with transaction(self.database) as session:
-            session.add(self._trial(session, outcome, verdict, attempt=attempt, order=order))
+            row = self._trial(session, outcome, verdict, attempt=attempt, order=order)
+            session.add(row)
+        self.last_ordinal = row.ordinal
         return verdict
 
     def _trial(
@@ -149,8 +156,11 @@ class Recorder:
 
     def _next_ordinal(self, session: Session) -> int:
         """The trial's place in time, counted: the wall clock may be set back meanwhile."""
-        last = session.scalar(select(func.max(models.Trial.ordinal)).where(models.Trial.run_id == self.run_id))
-        return 0 if last is None else last + 1
+        if self.last_ordinal is None:
+            stored = select(func.max(models.Trial.ordinal)).where(models.Trial.run_id == self.run_id)
+            last = session.scalar(stored)
+            self.last_ordinal = -1 if last is None else last
+        return self.last_ordinal + 1
 
     def _round_id(
         self, session: Session, scheduled: ScheduledTrial, *, attempt: int, order: Sequence[str]
@@ -158,21 +168,47 @@ class Recorder:
         """The round's row, made with its first trial."""
         if scheduled.round is None:
             return None
-        key = (scheduled.round, attempt)
-        if key not in self.round_ids:
-            by_prompt = self.plan.design.interleave_by == "prompt"
-            row = models.Round(
-                id=models.new_id(),
+        known = select(models.Round.id).where(
+            models.Round.run_id == self.run_id,
+            models.Round.index == scheduled.round,
+            models.Round.attempt == attempt,
+        )
+        if (found := session.scalar(known)) is not None:
+            return found
+        by_prompt = self.plan.design.interleave_by == "prompt"
+        row = models.Round(
+            id=models.new_id(),
+            run_id=self.run_id,
+            index=scheduled.round,
+            attempt=attempt,
+            prompt_id=scheduled.prompt_ids[0] if by_prompt else None,
+            order=list(order),
+        )
+        session.add(row)
+        session.flush()
+        return row.id
+
+    def save_interrupted(self, found: UnderWay) -> None:
+        """Store the trial that a former process died in. It counts as nothing, and its round is replayed whole."""
+        scheduled = found.trial
+        with transaction(self.database) as session:
+            round_id = self._round_id(session, scheduled, attempt=found.unit.attempt, order=found.unit.order)
+            row = models.Trial(
                 run_id=self.run_id,
-                index=scheduled.round,
-                attempt=attempt,
-                prompt_id=scheduled.prompt_ids[0] if by_prompt else None,
-                order=list(order),
+                arm_id=self.arm_ids[scheduled.arm],
+                round_id=round_id,
+                kind=scheduled.kind,
+                is_aa=scheduled.is_aa,
+                sequence=scheduled.sequence,
+                position=scheduled.position,
+                seed=scheduled.seed,
+                started_at=dt.datetime.fromisoformat(found.started_at),
+                ordinal=self._next_ordinal(session),
+                status="interrupted",
+                excluded_reason="interrupted: the process that ran it ended",
             )
             session.add(row)
-            session.flush()
-            self.round_ids[key] = row.id
-        return self.round_ids[key]
+        self.last_ordinal = row.ordinal
 
     def exclude_round(self, index: int, *, reason: str) -> None:
         """Keep an unfinished round's trials and leave them out: the round is replayed whole."""

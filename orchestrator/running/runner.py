@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from orchestrator.errors import IncompleteError, InputError, StoppedError
 from orchestrator.plan import Arm, Plan, Prompt
@@ -20,13 +19,14 @@ from orchestrator.running.evidence import judge
 from orchestrator.running.gate import OPEN, Gatekeeper, Passage
 from orchestrator.running.lookout import Lookout
 from orchestrator.running.measures import measure
+from orchestrator.running.observing import Observer
 from orchestrator.running.outcome import Fault, LoadMemory, Outcome, Verdict
 from orchestrator.running.progress import Remainder, Unit
 from orchestrator.running.recorder import Recorder
 from orchestrator.schedule import ScheduledTrial
 from workers.errors import FaultKind, WorkerFault
+from workers.holding import held_bytes
 from workers.host import HostFacts
-from workers.orphans import held_bytes
 from workers.protocol import Generate, Generation
 from workers.telemetry import Reading
 
@@ -37,20 +37,6 @@ FAULTS_IN_A_ROW = 3  # after these an arm is parked
 # Called once all trials of a run are stored, while the crew's workers are there (or load again on demand). A run that
 # was killed in it is resumed with nothing else left: what it has stored then, it must find and not store twice.
 AfterRounds = Callable[[Plan, Recorder, Crew], None]
-
-
-class Observer(Protocol):
-    """Told what happens, for whoever watches."""
-
-    def preflight(self, arm: str, problem: str | None) -> None: ...
-    def started(self, left: Remainder) -> None: ...
-    def unit_started(self, unit: Unit) -> None: ...
-    def unit_replayed(self, unit: Unit) -> None: ...
-    def trial_started(self, trial: ScheduledTrial) -> None: ...
-    def waiting(self, text: str) -> None: ...
-    def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None: ...
-    def arm_dropped(self, arm: str, reason: str) -> None: ...
-    def noted(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +109,7 @@ class Runner:
         for arm in self.plan.arms:
             if arm.name in self.dropped:
                 continue
+            self.observer.checking(arm.name)
             problem = self._try_arm(arm)
             self.observer.preflight(arm.name, problem)
             if problem is None:
@@ -248,6 +235,8 @@ class Runner:
         try:
             passage = self._pass_gate(trial, member)
             before = self._before(trial)
+            if trial.kind != "warmup":
+                self.observer.measuring(trial)
             wall, monotonic = self.clocks.wall(), self.clocks.monotonic()
             for prompt in [] if passage.skipped else self._prompts(trial):
                 under_way = prompt

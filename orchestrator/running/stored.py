@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
 from db.session import reading
-from orchestrator.errors import RefusedError
+from orchestrator.errors import HeldError, RefusedError
 from orchestrator.running.preparation import ArmWeights
 from orchestrator.running.progress import StoredTrial
 from workers.host import Lease, holds
@@ -22,6 +23,7 @@ class Stored:
     trials: tuple[StoredTrial, ...]
     dropped: frozenset[str]
     finished: bool  # everything of it was done, what follows the rounds included
+    current: dict[str, Any] | None  # what it was at, see orchestrator.running.life
 
 
 def stored_plan(database: Database, run_id: str) -> str:
@@ -40,11 +42,22 @@ def stored_trials(database: Database, run_id: str) -> Stored:
     dropped = select(models.Arm.name).where(models.Arm.run_id == run_id, models.Arm.state == "dropped")
     with reading(database) as session:
         rows = [
-            StoredTrial(sequence=sequence, round=index, attempt=attempt, counts=status in ("done", "invalid"))
+            StoredTrial(
+                sequence=sequence,
+                round=index,
+                attempt=attempt,
+                counts=status in ("done", "invalid"),
+                ended=status != "interrupted",
+            )
             for sequence, index, attempt, status in session.execute(trials)
         ]
-        status = session.scalar(select(models.Run.status).where(models.Run.id == run_id))
-        return Stored(trials=tuple(rows), dropped=frozenset(session.scalars(dropped)), finished=status == "done")
+        run = session.get_one(models.Run, run_id)
+        return Stored(
+            trials=tuple(rows),
+            dropped=frozenset(session.scalars(dropped)),
+            finished=run.status == "done",
+            current=run.current,
+        )
 
 
 def log_folder(database: Database, run_id: str) -> Path:
@@ -57,15 +70,23 @@ def refuse_if_held(database: Database, run_id: str) -> None:
     """Two processes must not run one run.
 
     Raises:
-        RefusedError: the process that took the lease still runs.
+        HeldError: the process that took the lease still runs.
     """
     with reading(database) as session:
-        run = session.get_one(models.Run, run_id)
-        pid, started_at, boot_id, status = run.runner_pid, run.runner_started_at, run.boot_id, run.status
-    if status != "running" or pid is None or started_at is None:
+        refuse_held_run(session.get_one(models.Run, run_id))
+
+
+def refuse_held_run(run: models.Run) -> None:
+    """Refuse a run whose lease a living process holds.
+
+    Raises:
+        HeldError: with that process's id.
+    """
+    if run.status != "running" or run.runner_pid is None or run.runner_started_at is None:
         return
-    if holds(Lease(pid=pid, process_started_at=started_at, boot_id=boot_id)):
-        raise RefusedError(f"run {run_id} is being run by process {pid}: wait for it, or stop it first")
+    lease = Lease(pid=run.runner_pid, process_started_at=run.runner_started_at, boot_id=run.boot_id)
+    if holds(lease):
+        raise HeldError(f"run {run.id} is being run by process {lease.pid}: wait for it, or stop it first")
 
 
 def refuse_other_weights(database: Database, run_id: str, weights: Mapping[str, ArmWeights]) -> None:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.planning.estimate import about
+from orchestrator.running.observing import SilentObserver
 from orchestrator.running.outcome import Outcome, Verdict
 from orchestrator.running.progress import Remainder, Unit
 from orchestrator.schedule import ScheduledTrial
@@ -39,7 +40,7 @@ def table(*columns: str, right: Iterable[str] = ()) -> Table:
     return made
 
 
-class ProgressObserver:
+class ProgressObserver(SilentObserver):
     """Says what the run does: one live bar on a terminal, one line a round elsewhere."""
 
     def __init__(self, out: Console) -> None:
@@ -115,22 +116,3 @@ class ProgressObserver:
             return "time left not known yet"
         left_s = (time.monotonic() - self._started_s) / self._done * (self._total - self._done)
         return f"{about(left_s)} left"
-
-
-class SilentObserver:
-    """Says nothing."""
-
-    def __enter__(self) -> "SilentObserver":
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def preflight(self, arm: str, problem: str | None) -> None: ...
-    def started(self, left: Remainder) -> None: ...
-    def unit_started(self, unit: Unit) -> None: ...
-    def unit_replayed(self, unit: Unit) -> None: ...
-    def trial_started(self, trial: ScheduledTrial) -> None: ...
-    def waiting(self, text: str) -> None: ...
-    def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None: ...
-    def arm_dropped(self, arm: str, reason: str) -> None: ...
-    def noted(self, text: str) -> None: ...

@@ -12,7 +12,7 @@ from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
 from orchestrator.running.preparation import find_weights
 from orchestrator.views.machine_lines import known_rates
-from orchestrator.views.terminal import SilentObserver
+from orchestrator.running.observing import SilentObserver
 from tests.orchestrator.plans import arm, plan
 from workers.host import read_host
 

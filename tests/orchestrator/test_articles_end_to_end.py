@@ -12,9 +12,9 @@ from orchestrator.judging import judge_run
 from orchestrator.plan import Plan
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
+from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from orchestrator.statistics.unrandomised import explain_by_drift
-from orchestrator.views.terminal import SilentObserver
 from workers.host import read_host
 
 from .plans import arm, plan, prompt

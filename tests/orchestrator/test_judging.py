@@ -16,8 +16,8 @@ from orchestrator.judging import host_noise, judge_run
 from orchestrator.plan import Plan
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
+from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
-from orchestrator.views.terminal import SilentObserver
 from workers.host import read_host
 
 from .plans import arm, plan

@@ -13,8 +13,8 @@ from db.session import open_database, reading
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
+from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
-from orchestrator.views.terminal import SilentObserver
 from tests.workers import tiny_drafts
 from tests.workers.test_dflash_server import lent_package
 from workers.host import read_host

@@ -19,9 +19,9 @@ from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Plan
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
+from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.recorder import Recorder
-from orchestrator.views.terminal import SilentObserver
 from tests.workers import tiny
 from workers.host import read_host
 

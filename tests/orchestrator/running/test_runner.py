@@ -16,10 +16,10 @@ from orchestrator.plan import Plan
 from orchestrator.running.crew import Crew
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
+from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.progress import Unit
 from orchestrator.running.recorder import Recorder
-from orchestrator.views.terminal import SilentObserver
 from tests.orchestrator.plans import DEADLINES, arm, plan, prompt
 from workers.host import read_host
 
