@@ -9,6 +9,7 @@ from sqlalchemy import Engine as Database
 
 from db import frames
 from orchestrator.analysis.ceilings import ceilings
+from orchestrator.analysis.course import speed_by_round
 from orchestrator.analysis.findings import Figure, Findings, Interval
 from orchestrator.analysis.losslessness import losslessness
 from orchestrator.analysis.recommendation import recommend
@@ -53,6 +54,7 @@ def findings(database: Database, plan: Plan, run_id: str, *, trials: pd.DataFram
         metric=result.metric,
         control=result.control,
         rounds=max((one.rounds for one in result.comparisons), default=0),
+        speed_by_round=speed_by_round(trials, control=result.control, metric=result.metric),
         losslessness=losslessness(
             arms, answers, control=result.control, probes=_probes(frames.divergences(database, run_id))
         ),

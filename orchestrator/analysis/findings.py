@@ -283,6 +283,17 @@ class Recommendation:
     by_scope: tuple[BetterFor, ...]
 
 
+# ---- drift ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedByRound:
+    """One arm's speed in each round over its own median, arms' and prompts' levels taken out: drift and noise."""
+
+    label: str  # arm's name, or A/A for the control's second entry
+    values: tuple[float | None, ...]  # one a round; None: nothing usable
+
+
 # ---- all of it ----
 
 
@@ -295,6 +306,7 @@ class Findings:
     metric: str  # the design's
     control: str
     rounds: int  # complete ones, at most as many as planned
+    speed_by_round: tuple[SpeedByRound, ...]  # the control first, then its second entry
     losslessness: Losslessness | None  # None: no two answers to compare
     verify_costs: tuple[VerifyCost, ...]  # speculative arms, all classes first
     width_curves: tuple[WidthCurve, ...]

@@ -25,13 +25,15 @@ def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: 
 
 
 def audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Sequence[str], style: str) -> int:
-    from orchestrator.judging import judge_run
+    from orchestrator.judging import judge_run, measured_trials
+    from orchestrator.meaning import findings
     from orchestrator.views.audit_view import show_audit
 
     judged = judge_run(database, plan, run_id)
-    show_audit(judged.result, plan=plan, run_id=run_id, style=style, composition=judged.composition)
-    found = {one.verdict for one in judged.result.comparisons if one.over_all or one.turn is not None}
-    return EXIT_VERDICT if found & set(fail_on) else EXIT_DONE
+    found = findings(database, plan, run_id, trials=measured_trials(database, run_id), result=judged.result)
+    show_audit(judged.result, plan=plan, run_id=run_id, style=style, composition=judged.composition, found=found)
+    verdicts = {one.verdict for one in judged.result.comparisons if one.over_all or one.turn is not None}
+    return EXIT_VERDICT if verdicts & set(fail_on) else EXIT_DONE
 
 
 def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) -> None:

@@ -12,10 +12,13 @@ from rich.text import Text
 from orchestrator.jsonable import bounded
 from orchestrator.plan import Plan
 from orchestrator.statistics.comparability import Scope
+from orchestrator.views.audit_drawing import VERDICT_STYLES, print_ratios, print_rounds
+from orchestrator.views.meaning_view import Section, sections
 from orchestrator.views.terminal import console
 from orchestrator.views.terminal import table as new_table
 
 if TYPE_CHECKING:
+    from orchestrator.analysis.findings import Findings
     from orchestrator.audit import AuditResult, Comparison
     from orchestrator.statistics.factorial import Factorial
     from orchestrator.statistics.factors import Table
@@ -23,14 +26,6 @@ if TYPE_CHECKING:
 
 MISSING = "-"
 RUN_DRIFT = "run_drift"  # a reason that has its own line
-VERDICT_STYLES = {
-    "supported": "bold green",
-    "no_difference": "cyan",
-    "could_be_drift": "yellow",
-    "not_engaged": "bold red",
-    "confounded": "magenta",
-    "underpowered": "dim",
-}
 METRIC_WORDS = {
     "end_to_end_tps": "end-to-end rate (tokens/s)",
     "decode_tps": "decode rate (tokens/s)",
@@ -40,34 +35,66 @@ METRIC_WORDS = {
 
 
 def show_audit(
-    result: "AuditResult", *, plan: Plan, run_id: str, style: str, composition: "tuple[Table, Factorial] | None" = None
+    result: "AuditResult",
+    *,
+    plan: Plan,
+    run_id: str,
+    style: str,
+    composition: "tuple[Table, Factorial] | None" = None,
+    found: "Findings | None" = None,
 ) -> None:
-    """Print an audit as `table`, `json` or `markdown`."""
+    """Print an audit as `table`, `json` or `markdown`.
+
+    Args:
+        found: what the numbers mean; None: not asked.
+    """
     if style == "json":
-        sys.stdout.write(json.dumps(bounded({"run_id": run_id} | asdict(result)), indent=1, allow_nan=False) + "\n")
+        body = {"run_id": run_id} | asdict(result) | {"findings": None if found is None else asdict(found)}
+        sys.stdout.write(json.dumps(bounded(body), indent=1, allow_nan=False) + "\n")
     elif style == "markdown":
-        sys.stdout.write(markdown(result, plan=plan, run_id=run_id))
+        from orchestrator.views.audit_markdown import markdown
+
+        sys.stdout.write(markdown(result, plan=plan, run_id=run_id, found=found))
     else:
-        print_audit(result, plan=plan, run_id=run_id, out=console())
+        out = console()
+        print_audit(result, plan=plan, run_id=run_id, out=out, found=found)
         if composition is not None:
-            print_composition(*composition, console())
+            print_composition(*composition, out)
 
 
 # ---- terminal ----
 
 
-def print_audit(result: "AuditResult", *, plan: Plan, run_id: str, out: Console) -> None:
+def print_audit(
+    result: "AuditResult",
+    *,
+    plan: Plan,
+    run_id: str,
+    out: Console,
+    found: "Findings | None" = None,
+) -> None:
     """The whole audit in 80 columns."""
     out.print()
     out.print(Text(f"{plan.experiment}, run {run_id}", style="bold"))
     if plan_is_simulated(plan):
         out.print(Text("SIMULATED: a fake clock, nothing was measured", style="bold red"))
     out.print()
+    if found is not None and found.recommendation.disagree:
+        out.print(Text(found.recommendation.sentence, style="bold"))
+        out.print()
     for comparison in overall(result):
         out.print(headline(comparison))
     out.print()
     _print_comparisons(result, out)
+    print_ratios(result, out)
+    if found is not None:
+        print_rounds(found.speed_by_round, out)
+    for line in drift_lines(result):
+        out.print(Text(line))
+    out.print()
     _print_arms(result.arms, out)
+    for section in sections(found) if found is not None else ():
+        print_section(section, out)
     for line in footnotes(result):
         out.print(Text(line))
 
@@ -95,7 +122,7 @@ def sentence(one: "Comparison") -> str:
     """What the verdict says of the two arms."""
     pair = f"{one.treatment} against {one.control}"
     if one.split is not None:
-        return f"{pair}: {one.split.text}"
+        return f"{pair}: better for one thing and worse for another, so no overall winner"
     if one.verdict == "supported" and one.ratio is not None:
         return f"{one.treatment} is {percent(one)} {one.direction} than {one.control}"
     if one.verdict == "no_difference":
@@ -121,6 +148,7 @@ def _print_comparisons(result: "AuditResult", out: Console) -> None:
     made = new_table(
         "treatment", "prompts", "ratio", "95 % interval", "p", "won", "verdict", right=("ratio", "p", "won")
     )
+    made.padding = (0, 1, 0, 0)
     made.columns[3].header = f"{1 - result.alpha:.0%} interval"
     shown = None
     for one in result.comparisons:
@@ -138,6 +166,20 @@ def _print_comparisons(result: "AuditResult", out: Console) -> None:
         )
     out.print(Text(f"{METRIC_WORDS[result.metric]}, treatment over control {result.control}"))
     out.print(made)
+    out.print()
+
+
+def print_section(section: Section, out: Console) -> None:
+    """A table with its title, and its lines."""
+    out.print(Text(section.title, style="bold"))
+    if section.rows:
+        made = new_table(*section.head, right=[name for name in section.head if name not in section.words])
+        made.padding = (0, 1, 0, 0)
+        for row in section.rows:
+            made.add_row(*(Text(cell) for cell in row))
+        out.print(made)
+    for line in section.lines:
+        out.print(Text(line))
     out.print()
 
 
@@ -214,8 +256,8 @@ def wins(one: "Comparison") -> str:
     return MISSING if one.wins is None else f"{one.wins}/{one.rounds}"
 
 
-def footnotes(result: "AuditResult") -> Iterable[str]:
-    """The run's drift, the A/A floor, and each reason once."""
+def drift_lines(result: "AuditResult") -> Iterable[str]:
+    """The run's drift and the A/A floor."""
     if result.drift is None:
         yield f"drift of the run: unknown ({result.drift_reason})"
     else:
@@ -224,6 +266,10 @@ def footnotes(result: "AuditResult") -> Iterable[str]:
         if floor.scope == Scope():
             low, high = floor.effect.ci_low, floor.effect.ci_high
             yield f"A/A floor: the control against itself {floor.effect.ratio:.3f} ({low:.3f} to {high:.3f})"
+
+
+def footnotes(result: "AuditResult") -> Iterable[str]:
+    """The best arms, what excluded trials would change, and each reason once."""
     yield from best_lines(result)
     for one in overall(result):
         if one.included is not None and one.included.verdict != one.verdict:
@@ -237,34 +283,3 @@ def footnotes(result: "AuditResult") -> Iterable[str]:
             if line not in seen and reason.code != RUN_DRIFT:
                 seen.add(line)
                 yield line
-
-
-# ---- markdown ----
-
-
-def markdown(result: "AuditResult", *, plan: Plan, run_id: str) -> str:
-    """For pasting into an issue: the sentences, one table, the footnotes."""
-    lines = [f"**{plan.experiment}**, run `{run_id}`", ""]
-    if plan_is_simulated(plan):
-        lines += ["**Simulated: a fake clock, nothing was measured.**", ""]
-    lines += [f"- **{verdict_words(one.verdict)}**: {_escape(sentence(one))}" for one in overall(result)]
-    lines += ["", f"{METRIC_WORDS[result.metric]}, treatment over control {_escape(result.control)}:", ""]
-    head = ["treatment", "prompts", "ratio", f"{1 - result.alpha:.0%} interval", "p", "won", "verdict"]
-    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for one in result.comparisons:
-        cells = [
-            one.treatment,
-            scope(one),
-            number(one.ratio),
-            interval_text(one.ci_low, one.ci_high),
-            p_text(one.p_value),
-            wins(one),
-            verdict_words(one.verdict),
-        ]
-        lines.append("| " + " | ".join(_escape(cell) for cell in cells) + " |")
-    lines += ["", *(f"- {_escape(line)}" for line in footnotes(result))]
-    return "\n".join(lines) + "\n"
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,68 @@
+"""An audit as Markdown, for pasting into an issue."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from orchestrator.plan import Plan
+from orchestrator.views.audit_view import (
+    METRIC_WORDS,
+    drift_lines,
+    footnotes,
+    interval_text,
+    number,
+    overall,
+    p_text,
+    plan_is_simulated,
+    scope,
+    sentence,
+    verdict_words,
+    wins,
+)
+from orchestrator.views.drawn import visible
+from orchestrator.views.meaning_view import sections
+
+if TYPE_CHECKING:
+    from orchestrator.analysis.findings import Findings
+    from orchestrator.audit import AuditResult
+
+
+def markdown(result: "AuditResult", *, plan: Plan, run_id: str, found: "Findings | None" = None) -> str:
+    """For pasting into an issue: the sentences, the verdicts, a table for each finding, the footnotes."""
+    lines = [f"**{plan.experiment}**, run `{run_id}`", ""]
+    if plan_is_simulated(plan):
+        lines += ["**Simulated: a fake clock, nothing was measured.**", ""]
+    if found is not None and found.recommendation.disagree:
+        lines += [_escape(found.recommendation.sentence), ""]
+    lines += [f"- **{verdict_words(one.verdict)}**: {_escape(sentence(one))}" for one in overall(result)]
+    lines += ["", f"{METRIC_WORDS[result.metric]}, treatment over control {_escape(result.control)}:", ""]
+    head = ("treatment", "prompts", "ratio", f"{1 - result.alpha:.0%} interval", "p", "won", "verdict")
+    rows = [
+        (
+            one.treatment,
+            scope(one),
+            number(one.ratio),
+            interval_text(one.ci_low, one.ci_high),
+            p_text(one.p_value),
+            wins(one),
+            verdict_words(one.verdict),
+        )
+        for one in result.comparisons
+    ]
+    lines += _markdown_table(head, rows)
+    for section in sections(found) if found is not None else ():
+        lines += ["", f"**{_escape(section.title)}**", ""]
+        lines += _markdown_table(section.head, section.rows) if section.rows else []
+        lines += ["", *(f"- {_escape(line)}" for line in section.lines)] if section.lines else []
+    lines += ["", *(f"- {_escape(line)}" for line in (*drift_lines(result), *footnotes(result)))]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    made = ["| " + " | ".join(map(_escape, head)) + " |", "|" + "---|" * len(head)]
+    return made + ["| " + " | ".join(_escape(cell) for cell in row) + " |" for row in rows]
+
+
+def _escape(text: str) -> str:
+    """Nothing in a name or in a model's text is markup."""
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", visible(text)).replace("<", "&lt;")
