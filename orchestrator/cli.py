@@ -17,6 +17,7 @@ VERDICTS = ("supported", "no_difference", "could_be_drift", "not_engaged", "conf
 
 PROFILES = ("none", "linear", "saturating", "step", "random_walk", "bursts", "duty_cycle")
 METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
+FOREIGN_FORMATS = ("llama-bench", "mlx-chronos", "dflash-mlx", "guidellm", "vllm-bench", "llama-benchy")
 
 Command = Callable[..., Any]
 
@@ -119,6 +120,22 @@ def audit(run_text: str, url: str | None, fail_on: tuple[str, ...], style: str, 
     from orchestrator.commands.audit import audit_run
 
     return audit_run(run_text, url=url, fail_on=fail_on, style=style, against=against)
+
+
+@cli.command()
+@click.argument("run_text", metavar="RUN", default="last")
+@_db
+@click.option("-o", "--output", required=True, metavar="FILE.html", help="The page to write.")
+@click.option("--images", metavar="DIR", help="Also write each chart as PNG and SVG.")
+@click.option("--markdown", metavar="FILE.md", help="Also write the report as Markdown, for an issue or a blog.")
+def report(run_text: str, url: str | None, output: str, images: str | None, markdown: str | None) -> None:
+    """Write a run as one self-contained page: the verdict, and why.
+
+    It works offline and holds no script. RUN is an id, a unique part of one, or `last`.
+    """
+    from orchestrator.commands.report import report_run
+
+    report_run(run_text, url=url, output=output, images=images, markdown=markdown)
 
 
 @cli.command()
@@ -246,6 +263,63 @@ def db_upgrade(url: str | None) -> None:
     from orchestrator.commands.database import upgrade_database
 
     upgrade_database(url=url)
+
+
+@db.command("backup")
+@click.argument("file", required=False, type=click.Path(dir_okay=False))
+@_db
+@click.option("--force", is_flag=True, help="Replace FILE where it exists.")
+def db_backup(file: str | None, url: str | None, *, force: bool) -> None:
+    """Copy the whole database to FILE, while a run may be writing it.
+
+    Without FILE the copy lies beside the database, with the time in its name.
+    """
+    from orchestrator.commands.database import backup_database
+
+    backup_database(file, url=url, force=force)
+
+
+@db.command("export")
+@click.argument("run_text", metavar="RUN", default="last")
+@_db
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The file to write.")
+@click.option("--force", is_flag=True, help="Replace the file where it exists.")
+def db_export(run_text: str, url: str | None, output: str, *, force: bool) -> None:
+    """Write one run as one portable file, without its logs and without secrets."""
+    from orchestrator.commands.database import export_run
+
+    export_run(run_text, url=url, output=output, force=force)
+
+
+@db.command("import")
+@click.argument("file", type=click.Path(dir_okay=False))
+@_db
+@click.option("--format", "format_", type=click.Choice(("auto", *FOREIGN_FORMATS)), default="auto", show_default=True)
+@click.option("--timezone", metavar="NAME", help="Of times without a zone, as Europe/Berlin. Default: this machine's.")
+@click.option("--host", metavar="NAME", help="The machine that it was measured on. Default: unknown.")
+@click.option("--experiment", metavar="NAME", help="Default: the file's name.")
+@click.option("--metric", type=click.Choice(METRICS), help="What an audit compares. Default: what most arms have.")
+@click.option("--control", metavar="ARM", help="The arm that others are compared with. Default: the file's first.")
+@click.option("--dry-run", is_flag=True, help="Say what would be stored; store nothing.")
+def db_import(file: str, url: str | None, format_: str, *, dry_run: bool, **choices: str | None) -> None:
+    """Take in a run that `db export` wrote, or another tool's results.
+
+    Other tools' results are stored as runs that were not randomised.
+    """
+    from orchestrator.commands.database import import_file
+    from orchestrator.foreign.reading import Choices
+
+    import_file(file, url=url, choices=Choices(format=format_, **choices), dry_run=dry_run)
+
+
+@db.command("merge")
+@click.argument("other", type=click.Path(dir_okay=False))
+@_db
+def db_merge(other: str, url: str | None) -> None:
+    """Take the runs of another database into this one. OTHER is only read."""
+    from orchestrator.commands.database import merge_database
+
+    merge_database(other, url=url)
 
 
 @cli.group()

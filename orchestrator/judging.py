@@ -10,12 +10,13 @@ from sqlalchemy import Engine as Database
 from db.errors import DatabaseError
 from db.frames import readings, runs, trials
 from db.session import open_existing
-from orchestrator.audit import AuditResult, Inference, audit
+from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
 from orchestrator.plan import Plan
 from orchestrator.statistics.claims import ArmFacts
 from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.compare import RunSide
 from orchestrator.statistics.drift import Setting
+from orchestrator.statistics.drift_audit import audit_by_drift
 from orchestrator.statistics.factorial import Factorial, factorial
 from orchestrator.statistics.factors import Table, two_factors
 from orchestrator.statistics.observations import Usable, measured_rows
@@ -39,12 +40,22 @@ def measured_trials(database: Database, run_id: str) -> pd.DataFrame:
 
 
 def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> AuditResult:
-    """Audit a run's rows by its own plan.
+    """Audit a run's rows by its own plan. One that was not randomised is judged by the drift that would explain it.
 
     Args:
         metric: another one than the plan's.
     """
     design = plan.design
+    if not was_randomised(frame):
+        return audit_by_drift(
+            frame,
+            control=plan.control,
+            metric=metric or design.metric,
+            alpha=design.alpha,
+            margin=design.margin,
+            seed=design.seed,
+            method_version=METHOD_VERSION,
+        )
     return audit(
         frame,
         control=plan.control,
@@ -54,6 +65,11 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
         seed=design.seed,
         inference=inference_of(plan),
     )
+
+
+def was_randomised(frame: pd.DataFrame) -> bool:
+    """Whether a run's orders were drawn at random: another tool's were not."""
+    return "randomised" not in frame.columns or bool(frame["randomised"].fillna(value=True).all())
 
 
 def inference_of(plan: Plan) -> Inference:
@@ -109,7 +125,7 @@ def host_noise(url: str, *, hostname: str) -> Setting | None:
 
 def composition(frame: pd.DataFrame, plan: Plan) -> tuple[Table, Factorial] | None:
     """Main effects and compositions, when the arms are a full table of two factors that were all measured."""
-    table = two_factors(plan.arms, control=plan.control)
+    table = two_factors(plan.arms, control=plan.control) if was_randomised(frame) else None
     if table is None:
         return None
     used = Usable.read(measured_rows(frame, plan.design.metric)).trials(Scope())

@@ -1,18 +1,26 @@
-"""Runs whose order was not drawn at random: imported ones, or a handful of runs one after the other.
+"""Sequences whose order was not drawn at random: imported runs, or a handful of runs one after the other.
 
 Nothing can tell an effect from drift there. What can be said is how fast the machine would have had to change to make
-the effect, and how fast the control shows that it did change.
+the effect, and how fast the control shows that it did change: by the hour where times are known, else by the trial.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 LARGEST_LOG = 700.0  # beyond it there is no float
-FASTEST_NAMED = math.log(10)  # an hour: beyond it a figure would say no more
+FASTEST_NAMED = math.log(10)  # a step: beyond it a figure would say no more
+MOST_POINTS = 500  # that slopes of all pairs are taken of: of more, as many spread evenly
+
+# Flags of generations that another tool's file gave no time: see `orchestrator.foreign.store`.
+PLACED = "time_placed"  # put after those before it
+UNTIMED = "no_time"
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +36,30 @@ class DriftExplanation:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderExplanation:
+    """The same where only the order is known. Drifts are relative changes of the value a trial, with sign."""
+
+    treatment: str
+    control: str
+    ratio: float
+    trials_apart: float
+    explaining_drift_per_trial: float | None
+    seen_drift_per_trial: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """On the log scale, a step of the unit."""
+
+    treatment: str
+    effect: float
+    apart: float
+    needed: float | None
+    seen: float | None
+
+
 def explain_by_drift(runs: pd.DataFrame, *, control: str) -> tuple[DriftExplanation, ...]:
     """For every other arm, what drift would explain its difference from the control.
 
@@ -38,75 +70,97 @@ def explain_by_drift(runs: pd.DataFrame, *, control: str) -> tuple[DriftExplanat
     Raises:
         ValueError: a column is missing, a value is not above 0, or the control is not there.
     """
-    if missing := [name for name in ("arm", "started_at", "value") if name not in runs.columns]:
-        raise ValueError(f"columns missing: {missing}; give arm, started_at and value")
-    value = runs["value"].astype("float64").to_numpy()
+    _check(runs, "started_at", control)
+    started = pd.to_datetime(runs["started_at"], utc=True)
+    hours = np.asarray((started - started.min()) / pd.Timedelta(hours=1), dtype=np.float64)
+    return tuple(
+        DriftExplanation(
+            treatment=one.treatment,
+            control=control,
+            ratio=math.exp(one.effect),
+            hours_apart=one.apart,
+            explaining_drift_per_hour=_relative(one.needed),
+            seen_drift_per_hour=_relative(one.seen),
+            text=_text(one, control, "an hour", "ran at the same time on the average"),
+        )
+        for one in _explained(runs, hours, control)
+    )
+
+
+def explain_by_order(trials: pd.DataFrame, *, control: str) -> tuple[OrderExplanation, ...]:
+    """As `explain_by_drift`, with a column `sequence` (the trial's number) for `started_at`.
+
+    Raises:
+        ValueError: see `explain_by_drift`.
+    """
+    _check(trials, "sequence", control)
+    return tuple(
+        OrderExplanation(
+            treatment=one.treatment,
+            control=control,
+            ratio=math.exp(one.effect),
+            trials_apart=one.apart,
+            explaining_drift_per_trial=_relative(one.needed),
+            seen_drift_per_trial=_relative(one.seen),
+            text=_text(one, control, "a trial", "were equally early on the average"),
+        )
+        for one in _explained(trials, trials["sequence"].to_numpy(dtype=np.float64), control)
+    )
+
+
+def _check(rows: pd.DataFrame, place: str, control: str) -> None:
+    if missing := [name for name in ("arm", place, "value") if name not in rows.columns]:
+        raise ValueError(f"columns missing: {missing}; give arm, {place} and value")
+    value = rows["value"].astype("float64").to_numpy()
     if not (np.isfinite(value) & (value > 0)).all():
         raise ValueError("values must be finite and above 0: leave out what was not measured")
-    arm = runs["arm"].astype(str).to_numpy()
-    if control not in arm:
-        raise ValueError(f"control {control!r}: no such arm; the runs are of {sorted(set(arm))}")
-    started = pd.to_datetime(runs["started_at"], utc=True)
-    hours = ((started - started.min()) / pd.Timedelta(hours=1)).to_numpy(dtype=np.float64)
-    y = np.log(value)
+    if control not in set(rows["arm"].astype(str)):
+        raise ValueError(f"control {control!r}: no such arm; the runs are of {sorted(set(rows['arm'].astype(str)))}")
+
+
+def _explained(rows: pd.DataFrame, place: Floats, control: str) -> Iterator[_Found]:
+    y = np.log(rows["value"].astype("float64").to_numpy())
+    arm = rows["arm"].astype(str).to_numpy()
     of_control = arm == control
-    seen = _slope(hours[of_control], y[of_control])
-    return tuple(
-        _explanation(name, control, y[arm == name], hours[arm == name], y[of_control], hours[of_control], seen)
-        for name in dict.fromkeys(arm)
-        if name != control
-    )
+    seen = _slope(place[of_control], y[of_control])
+    for name in dict.fromkeys(arm):
+        if name == control:
+            continue
+        effect = float(np.median(y[arm == name]) - np.median(y[of_control]))
+        apart = float(np.median(place[arm == name]) - np.median(place[of_control]))
+        needed = effect / apart if abs(apart) > 1e-6 else None
+        yield _Found(treatment=str(name), effect=effect, apart=apart, needed=needed, seen=seen)
 
 
-def _explanation(
-    treatment: str,
-    control: str,
-    y: Sequence[float],
-    hours: Sequence[float],
-    control_y: Sequence[float],
-    control_hours: Sequence[float],
-    seen: float | None,
-) -> DriftExplanation:
-    effect = float(np.median(y) - np.median(control_y))
-    apart = float(np.median(hours) - np.median(control_hours))
-    needed = effect / apart if abs(apart) > 1e-6 else None
-    return DriftExplanation(
-        treatment=treatment,
-        control=control,
-        ratio=math.exp(effect),
-        hours_apart=apart,
-        explaining_drift_per_hour=_relative(needed),
-        seen_drift_per_hour=_relative(seen),
-        text=_text(treatment, control, needed, seen),
-    )
-
-
-def _text(treatment: str, control: str, needed: float | None, seen: float | None) -> str:
-    head = f"{treatment} and {control} did not run in an order drawn at random"
-    if needed is None:
-        return f"{head}; they ran at the same time on the average, so no drift an hour can be named"
-    explained = f"{head}; a drift of {_an_hour(needed)} would explain the difference"
-    if seen is None:
+def _text(found: _Found, control: str, step: str, together: str) -> str:
+    head = f"{found.treatment} and {control} did not run in an order drawn at random"
+    if found.needed is None:
+        return f"{head}; they {together}, so no drift {step} can be named"
+    explained = f"{head}; a drift of {_a_step(found.needed, step)} would explain the difference"
+    if found.seen is None:
         return f"{explained}, and {control} ran once only, so the drift is not known"
-    return f"{explained}, and {control} against itself shows {_an_hour(seen)}"
+    return f"{explained}, and {control} against itself shows {_a_step(found.seen, step)}"
 
 
-def _an_hour(drift: float) -> str:
+def _a_step(drift: float, step: str) -> str:
     """A drift on the log scale in words. Runs seconds apart would need absurd ones."""
     if abs(drift) > FASTEST_NAMED:
-        return f"more than {math.expm1(math.copysign(FASTEST_NAMED, drift)):+.0%} an hour"
-    return f"{math.expm1(drift):+.1%} an hour"
+        return f"more than {math.expm1(math.copysign(FASTEST_NAMED, drift)):+.0%} {step}"
+    return f"{math.expm1(drift):+.1%} {step}"
 
 
-def _slope(hours: np.ndarray, y: np.ndarray) -> float | None:
-    """The median slope of all pairs (Theil and Sen); None without two different times."""
+def _slope(place: Floats, y: Floats) -> float | None:
+    """The median slope of all pairs (Theil and Sen); None without two different places."""
+    if len(y) > MOST_POINTS:
+        kept = np.linspace(0, len(y) - 1, MOST_POINTS).round().astype(np.intp)
+        place, y = place[kept], y[kept]
     first, second = np.triu_indices(len(y), 1)
-    apart = hours[second] - hours[first]
+    apart = place[second] - place[first]
     usable = np.abs(apart) > 1e-6
     if not usable.any():
         return None
     return float(np.median((y[second] - y[first])[usable] / apart[usable]))
 
 
-def _relative(log_per_hour: float | None) -> float | None:
-    return None if log_per_hour is None or log_per_hour > LARGEST_LOG else math.expm1(log_per_hour)
+def _relative(log_per_step: float | None) -> float | None:
+    return None if log_per_step is None or log_per_step > LARGEST_LOG else math.expm1(log_per_step)

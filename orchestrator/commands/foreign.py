@@ -1,0 +1,61 @@
+"""`interlace db import` of another tool's results."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orchestrator.foreign.reading import Choices, Source
+    from orchestrator.foreign.results import ForeignResults
+    from orchestrator.plan import Plan
+
+
+def import_results(url: str, file: Path, *, choices: "Choices", dry_run: bool) -> None:
+    """Read a file, say what is in it and what was assumed, and store it unless it is there or nothing is to be."""
+    from importlib.metadata import version
+
+    from db.session import open_database
+    from orchestrator.foreign.planning import make_plan
+    from orchestrator.foreign.reading import read_results
+    from orchestrator.foreign.store import store
+
+    source, results = read_results(file, choices)
+    plan = make_plan(
+        results,
+        experiment=choices.experiment or file.stem,
+        source=source.name,
+        interlace_version=version("interlace"),
+        metric=choices.metric,
+        control=choices.control,
+    )
+    _tell(source, results, plan, host=choices.host)
+    if dry_run:
+        sys.stdout.write("nothing stored (--dry-run)\n")
+        return
+    done = store(open_database(url), results, plan, source, host=choices.host)
+    if done.known:
+        sys.stdout.write(f"this very file was imported before, as run {done.run_id}; nothing stored\n")
+        return
+    sys.stdout.write(f"stored as run {done.run_id}: not randomised, so an audit of it supports nothing\n")
+
+
+def _tell(source: "Source", results: "ForeignResults", plan: "Plan", *, host: str | None) -> None:
+    tool = f" {results.tool_version}" if results.tool_version else ""
+    machine = ", ".join(part for part in (host or "unknown host", results.machine.chip) if part)
+    counts = Counter(trial.arm for trial in results.trials)
+    failed = sum(trial.error is not None for trial in results.trials)
+    lines = [
+        f"{source.name}: {results.format}{tool}, {results.started_at:%Y-%m-%d %H:%M} UTC, {machine}",
+        f"{_count(len(results.trials), 'trial')}{f', {failed} of them failed' if failed else ''};"
+        f" an audit compares {plan.design.metric}",
+    ]
+    for arm in results.arms:
+        role = "control" if arm.name == plan.control else "arm"
+        lines.append(f"  {role} {arm.name}: {_count(counts[arm.name], 'trial')}")
+    lines += [f"note: {note}" for note in results.notes]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
