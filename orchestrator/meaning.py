@@ -1,7 +1,6 @@
 """What a run's numbers mean: reads its rows and hands them to the pure analysis. See docs/meaning.md."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -13,10 +12,10 @@ from orchestrator.analysis.course import speed_by_round
 from orchestrator.analysis.findings import Figure, Findings, Interval
 from orchestrator.analysis.losslessness import losslessness
 from orchestrator.analysis.recommendation import recommend
-from orchestrator.analysis.records import Answer, ArmRecord, PassTimes, Probed, plain_arm_of, unknown
+from orchestrator.analysis.records import TIMING_ENGINES, Answer, ArmRecord, PassTimes, Probed, plain_arm_of, unknown
 from orchestrator.analysis.samplers import sampling
 from orchestrator.analysis.turns import Ratios, TtftRatio, arm_turns
-from orchestrator.analysis.verification import Measured, Passes, pass_curves, verify_costs
+from orchestrator.analysis.verification import Measured, pass_curves, passes_of, verify_costs
 from orchestrator.analysis.widths import width_curves
 from orchestrator.audit import effect_between
 from orchestrator.effects import Effect
@@ -40,7 +39,8 @@ def findings(database: Database, plan: Plan, run_id: str, *, trials: pd.DataFram
     answers_frame = frames.answers(database, run_id)
     answers = Answer.read(answers_frame)
     arms = _arms(frames.arms(database, run_id), plan, answers_frame)
-    passes = _passes(frames.pass_times(database, run_id), arms)
+    timed = frames.pass_times(database, run_id)
+    passes = passes_of(arms, answers, target=_by_role(timed, "target"), draft=_by_role(timed, "draft"))
     simulated = bool(trials["simulated"].fillna(value=False).any())
     measured = _decode_ratios(trials, plan, arms)
     costs = verify_costs(arms, answers, passes=passes, measured=measured)
@@ -89,7 +89,7 @@ def _arms(rows: pd.DataFrame, plan: Plan, answers: pd.DataFrame) -> tuple[ArmRec
                 draft=row["draft"],
                 width=width,
                 temperature=row["temperature"],
-                speculates=speculates,
+                speculates=speculates and str(row["engine"]) not in TIMING_ENGINES,
                 read_bytes=row["bytes_read_per_token"],
                 kv_bytes=row["kv_bytes_per_token"],
                 draft_read_bytes=row["draft_bytes_read_per_token"],
@@ -103,14 +103,6 @@ def _family(arm: Arm) -> str:
     """All of an arm's configuration but its verify width."""
     engine = {key: value for key, value in arm.engine.items() if key != WIDTH_SETTING}
     return canonical_json([arm.checkpoint, engine, arm.sampling, arm.draft])
-
-
-def _passes(rows: pd.DataFrame, arms: Sequence[ArmRecord]) -> Passes:
-    """By arm; an arm whose target was not timed takes the times of one with the same weights."""
-    target, draft = _by_role(rows, "target"), _by_role(rows, "draft")
-    by_weights = {arm.weights: target[arm.name] for arm in reversed(arms) if arm.name in target and arm.weights}
-    shared = {arm.name: replace(by_weights[arm.weights], arm=arm.name) for arm in arms if arm.weights in by_weights}
-    return Passes(target=shared | target, draft=draft)
 
 
 def _by_role(rows: pd.DataFrame, role: str) -> dict[str, PassTimes]:
@@ -159,6 +151,8 @@ def _bandwidth(rows: pd.DataFrame) -> Figure:
 
 def _decode_ratios(trials: pd.DataFrame, plan: Plan, arms: Sequence[ArmRecord]) -> Measured:
     """decode_tps of each speculative arm over its plain arm: over all, and in each class where there are several."""
+    if not trials["randomised"].fillna(value=True).all():
+        return {}  # nothing can tell an effect from drift
     rows = measured_rows(trials, "decode_tps")
     used = Usable.read(rows)
     classes = sorted(str(name) for name in rows["prompt_class"].dropna().unique())

@@ -10,6 +10,7 @@ import pandas as pd
 
 from orchestrator.analysis.findings import Figure
 
+TIMING_ENGINES = frozenset({"verify_cost"})  # their passes are wide, and nothing is drafted
 Step = tuple[int, int, int]  # drafted, accepted, committed
 
 
@@ -26,11 +27,16 @@ class ArmRecord:
     draft: str | None
     width: int | None  # verify width
     temperature: float | None
-    speculates: bool  # some mechanism was asked for
+    speculates: bool  # drafts and verifies
     read_bytes: int | None  # weights that a pass of one token reads
     kv_bytes: int | None  # of the cache, a token
     draft_read_bytes: int | None
     draft_kv_bytes: int | None
+
+    @property
+    def times_passes(self) -> bool:
+        """Decodes one token a pass of its width, fillers included: it is there to time the pass."""
+        return self.engine in TIMING_ENGINES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +149,7 @@ def plain_arm_of(arm: ArmRecord, arms: Sequence[ArmRecord]) -> ArmRecord | None:
     fitting = [
         other
         for other in arms
-        if not other.speculates
+        if not (other.speculates or other.times_passes)
         and other.checkpoint == arm.checkpoint
         and other.weights == arm.weights
         and other.temperature == arm.temperature

@@ -30,6 +30,39 @@ class Passes:
     draft: Mapping[str, PassTimes]
 
 
+def passes_of(
+    arms: Sequence[ArmRecord],
+    answers: Sequence[Answer],
+    *,
+    target: Mapping[str, PassTimes],
+    draft: Mapping[str, PassTimes],
+) -> Passes:
+    """By arm: from arms of the run that time passes, which were interleaved as everything was, before the probe's.
+
+    An arm whose target was not timed takes the times of one with the same weights.
+
+    Args:
+        target, draft: the probe's, by the arm that was asked.
+    """
+    by_weights: dict[str | None, PassTimes] = {}
+    for arm in reversed(arms):
+        if arm.weights is not None and arm.name in target:
+            by_weights[arm.weights] = target[arm.name]
+    for weights in {arm.weights for arm in arms if arm.times_passes and arm.weights is not None}:
+        timed = {arm.name: arm for arm in arms if arm.times_passes and arm.weights == weights and arm.width}
+        seconds = {
+            arm.width: float(np.median(steps))
+            for name, arm in timed.items()
+            if arm.width is not None
+            and len(steps := plain_seconds(each for each in answers if each.measured and each.arm == name))
+        }
+        if 1 in seconds:
+            source = f"interleaved passes of {len(seconds)} widths in this run (engine verify_cost)"
+            by_weights[weights] = PassTimes(arm=next(iter(timed)), role="target", seconds=seconds, source=source)
+    shared = {arm.name: by_weights[arm.weights] for arm in arms if arm.weights in by_weights}
+    return Passes(target={**target, **shared}, draft=draft)
+
+
 def verify_costs(
     arms: Sequence[ArmRecord], answers: Sequence[Answer], *, passes: Passes, measured: Measured
 ) -> tuple[VerifyCost, ...]:

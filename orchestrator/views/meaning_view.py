@@ -141,7 +141,7 @@ def _verification(found: Findings) -> Section | None:
     silent = [cost for cost in found.verify_costs if not cost.rounds_timed and cost.prompt_class is None]
     lines = [f"{cost.arm}: {cost.round_cost.source}" for cost in silent]
     lines += _unknown_lines(costs)
-    lines += [_best_width(curve) for curve in found.width_curves]
+    lines += [_best_width(curve) for curve in found.width_curves if curve.best.value is not None]
     lines += [
         f"{cost.arm}: one token more a round would bring {cost.one_more.value:.2f}x"
         for cost in costs
@@ -191,9 +191,7 @@ def _unknown_lines(costs: Sequence[VerifyCost]) -> Iterable[str]:
 def _best_width(curve: WidthCurve) -> str:
     where = "all prompts" if curve.prompt_class is None else curve.prompt_class
     name = f"{curve.engine} on {curve.checkpoint}, {where}"
-    if curve.best.value is None:
-        return f"{name}: no best width: {curve.best.source}"
-    best = next(point for point in curve.points if point.width == int(curve.best.value))
+    best = next(point for point in curve.points if point.width == curve.best.value)
     words = "plain decoding, no width pays" if best.width == 1 else f"{best.width} ({best.predicted:.2f}x)"
     edge = ", the widest that could be judged: wider may be better" if curve.at_edge else ""
     ran = "" if curve.best_measured is None else f"; of those that ran, {_width_words(curve.best_measured)}"
