@@ -73,6 +73,7 @@ RULES: dict[type[Any], dict[str, Rule]] = {
         "ngram_min": at_least(1),
         "ngram_max": at_least(1),
     },
+    schema.VerifyCostConfig: {"block_size": at_least(1), "prefill_step_size": at_least(1)},
     schema.MlxLmServerConfig: {"prefill_step_size": at_least(1), "kv_bits": _KV_BITS, **_SERVER},
     schema.MlxLmServerDraftConfig: {
         "block_size": at_least(2),

@@ -151,6 +151,15 @@ class MlxLmDraftConfig(EngineConfig):
 
 
 @dataclass
+class VerifyCostConfig(EngineConfig):
+    """What checking a block costs: plain greedy decoding whose passes hold `block_size` tokens, one of them true."""
+
+    block_size: int = 4
+    prefill_step_size: int = 2048
+    prefix_cache: bool = True
+
+
+@dataclass
 class PromptLookupConfig(EngineConfig):
     """N-gram drafting: what followed the last few tokens earlier in the conversation is proposed (mlx-dspark)."""
 

@@ -34,6 +34,7 @@ ENGINE_SCHEMAS: dict[str, type[schema.EngineConfig]] = {
     "workers.engines.omlx_mtp.OmlxMtp": schema.OmlxMtpConfig,
     "workers.engines.openai_http.OpenaiHttp": schema.OpenaiHttpConfig,
     "workers.engines.prompt_lookup.PromptLookup": schema.PromptLookupConfig,
+    "workers.engines.verify_cost.VerifyCost": schema.VerifyCostConfig,
     "workers.engines.dflash.Dflash": schema.DflashConfig,
     "workers.engines.mtp.Mtp": schema.MtpConfig,
     "workers.engines.simulated.Simulated": schema.SimulatedConfig,

@@ -107,6 +107,9 @@ class EngineContract:
         if case.info.drafted_per_step is None:
             assert not case.requested
             assert case.info.verify_width == 1
+        elif case.info.drafted_per_step == 0:  # fillers widen the passes, nothing is proposed
+            assert case.info.verify_width is not None
+            assert case.requested is (case.info.verify_width > 1)
         else:
             assert case.requested
             assert case.info.verify_width == case.info.drafted_per_step + 1

@@ -137,7 +137,7 @@ class MlxEngine(Engine):
             steps=steps,
             engine_prefill_tps=turn.last.prompt_tps if turn.last else None,
             # One token has no interval: mlx-lm then divides by next to nothing.
-            engine_decode_tps=turn.last.generation_tps if len(turn.token_ids) > 1 else None,
+            engine_decode_tps=turn.last.generation_tps if turn.last and len(turn.token_ids) > 1 else None,
             peak_memory_bytes=peak_memory_bytes,
         )
 
