@@ -1,49 +1,106 @@
-"""What the sampler costs: the decode rate with it and without it, interleaved at random, as an A/B of our own.
+"""What the sampler costs: the work that is lost around one sample, many times over, as a paired A/B at random.
 
-    python benchmarks/telemetry_cost.py                       a loop on one core stands for decoding
-    python benchmarks/telemetry_cost.py --model FOLDER        a real model, decoded by a worker
+    python benchmarks/telemetry_cost.py --minutes 30                 a loop on one core stands for decoding
+    python benchmarks/telemetry_cost.py --minutes 30 --model FOLDER  a real model, decoded by a worker
 
-The wanted bound is 0.5 %. Two figures answer: the ratio of rates with its interval, which shows what the machine lets
-one see, and the sampler's own CPU time, which bounds what it can take even where the ratio's noise is larger.
+A sample a second takes a few milliseconds, so whole runs with and without the sampler drown its effect in the machine's
+drift. Here one piece of work goes on without a pause, in a process of its own that stamps each step. Once a period the
+sampler, stopped by SIGSTOP, is let go for one short window, in which it takes the one sample that is overdue; a window
+of the same length beside it has none. Which comes first is drawn each time. The two windows are a fraction of a second
+apart, so slow drift cancels; the sample is as cold as in a run, because a period lies between two; and its effect is
+not diluted by the rest of the second. What a window loses, divided by the sampler's interval, is its cost in a run.
+
+    cost = window / interval * (1 - exp(m)),  m: Hodges-Lehmann estimate of log(rate with / rate without) over the pairs
+
+with the interval that inverts Wilcoxon's signed-rank test. The wanted bound is 0.5 %. Beside it stands the sampler's
+own processor time, which bounds what it can take from a machine that has a core to spare.
 """
 
 import argparse
+import json
+import math
 import os
 import random
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pandas as pd
+import numpy as np
+from scipy.stats import norm
 
-from orchestrator.effects import estimate_effect
 from orchestrator.plan import Deadlines
 from workers.process import WorkerProcess, WorkerSpec
 from workers.protocol import Generate, Load
 from workers.sampling import Sampler
 
 BOUND = 0.005
-TOKENS = 24
+INTERVAL_S = 1.0  # of the sampler in a run
+PERIOD_S = 1.0  # between two samples here: as cold as in a run
+OVERDUE_S = 0.5  # the sampler's interval here: a sample is due whenever it is let go
+READY = "ready\n"
+LEAD_S = 1.0  # of a stretch of work before its first pair: it is under way by then
 
 
-def loop_tps(seconds: float) -> float:
-    """Iterations a second of a loop that does nothing else."""
-    count, started = 0, time.perf_counter()
-    while (spent := time.perf_counter() - started) < seconds:
-        for _ in range(10_000):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two windows of monotonic seconds; how many samples fell into each."""
+
+    on_s: float
+    off_s: float
+    samples_on: int
+    samples_off: int
+
+    @property
+    def clean(self) -> bool:
+        return (self.samples_on, self.samples_off) == (1, 0)
+
+
+# ---- the work: stamps in monotonic seconds, one a step or token ----
+
+
+def loop(seconds: float) -> list[float]:
+    """Stamps of a loop that does nothing else; runs in a process of its own."""
+    stamps = [time.monotonic()]
+    count, end = 0, stamps[0] + seconds
+    while stamps[-1] < end:
+        for _ in range(20_000):
             count += 1
-    return count / spent
+        stamps.append(time.monotonic())
+    return stamps
 
 
-def worker_tps(worker: WorkerProcess) -> float:
-    """The decode rate of one fixed request."""
+class Loop:
+    """The loop as a process: what the sampler's reader does in this one does not slow it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--loop", str(seconds)], stdout=subprocess.PIPE, text=True
+        )
+
+        if self._process.stdout is None or self._process.stdout.readline() != READY:
+            raise RuntimeError("the loop did not start")
+
+    def stamps(self) -> np.ndarray:
+        text, _ = self._process.communicate()
+        return np.array(json.loads(text))
+
+
+def decoded(worker: WorkerProcess, tokens: int) -> np.ndarray:
+    """Stamps of one long answer."""
     turns = [[{"role": "user", "content": "Tell a story about a lighthouse."}]]
-    (answer,) = worker.generate(Generate(request_id="r", turns=turns, max_tokens=TOKENS, seed=1), Deadlines())
-    stamps = answer.stamps_us
-    return (len(stamps) - 1) / (stamps[-1] - stamps[0]) * 1e6
+    (answer,) = worker.generate(Generate(request_id="r", turns=turns, max_tokens=tokens, seed=1), Deadlines())
+    wall_less_monotonic = time.time() - time.monotonic()
+    started_s = datetime.fromisoformat(answer.started_at).timestamp() - wall_less_monotonic
+    return started_s + np.array(answer.stamps_us) / 1e6
 
 
 def loaded(folder: Path, model: Path) -> WorkerProcess:
@@ -51,11 +108,10 @@ def loaded(folder: Path, model: Path) -> WorkerProcess:
         WorkerSpec(run_id="benchmark", arm="model", log_path=folder / "log", journal_path=folder / "journal")
     )
     sampling = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "ignore_eos": True, "chat_template": True}
-    checkpoint = {"name": model.name, "source": "local", "path": str(model.resolve())}
     request = Load(
         target="workers.engines.mlx_lm.MlxLm",
         settings={},
-        checkpoint=checkpoint,
+        checkpoint={"name": model.name, "source": "local", "path": str(model.resolve())},
         draft=None,
         sampling=sampling | {"template_options": {}},
     )
@@ -63,53 +119,134 @@ def loaded(folder: Path, model: Path) -> WorkerProcess:
     return worker
 
 
-def main() -> None:
-    """Run the rounds and print what was seen."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of the loop, each time")
-    parser.add_argument("--interval-s", type=float, default=1.0)
-    arguments = parser.parse_args()
-    with ExitStack() as stack:
-        measure: Callable[[], float] = partial(loop_tps, arguments.seconds)
-        if arguments.model is not None:
-            worker = stack.enter_context(loaded(Path(stack.enter_context(TemporaryDirectory())), arguments.model))
-            measure = partial(worker_tps, worker)
-        measure()  # warm
-        frame, share = rounds(arguments.rounds, measure, arguments.interval_s)
-    effect = estimate_effect(frame, treatment="on", control="off")
+# ---- the windows ----
+
+
+def windows(sampler: Sampler, draw: random.Random, *, window_s: float, until_s: float) -> Iterator[Pair]:
+    """Lets the sampler go for one window of each pair, until a moment of monotonic seconds."""
+    while time.monotonic() + PERIOD_S + 2 * window_s < until_s:
+        time.sleep(PERIOD_S - 2 * window_s + draw.uniform(0, 0.05))
+        starts = {}
+        for side in draw.sample(["on", "off"], 2):
+            starts[side] = time.monotonic()
+            os.kill(sampler.pid, signal.SIGCONT if side == "on" else signal.SIGSTOP)
+            time.sleep(window_s)
+            os.kill(sampler.pid, signal.SIGSTOP)
+        found = {side: count(sampler, start, window_s) for side, start in starts.items()}
+        yield Pair(on_s=starts["on"], off_s=starts["off"], samples_on=found["on"], samples_off=found["off"])
+
+
+def count(sampler: Sampler, start_s: float, window_s: float) -> int:
+    """The samples that began within a window and were told by now."""
+    return len([sample for sample in sampler.since(start_s) if sample.at_s < start_s + window_s])
+
+
+def log_ratio(stamps: np.ndarray, pair: Pair, window_s: float) -> float | None:
+    """log(work with the sampler / work without); None: the work did not cover both windows."""
+    done = [np.interp([start, start + window_s], stamps, np.arange(len(stamps))) for start in (pair.on_s, pair.off_s)]
+    inside = stamps[0] < min(pair.on_s, pair.off_s) and max(pair.on_s, pair.off_s) + window_s < stamps[-1]
+    with_it, without = (float(end - start) for start, end in done)
+    return math.log(with_it / without) if inside and with_it > 0 and without > 0 else None
+
+
+# ---- what it says ----
+
+
+def hodges_lehmann(values: np.ndarray, *, alpha: float = 0.05) -> tuple[float, float, float]:
+    """The median of all pairwise means, and the interval that inverts Wilcoxon's signed-rank test (normal limit).
+
+    Source: Hollander, Wolfe, Chicken, Nonparametric Statistical Methods, 3.2 and 3.3.
+    """
+    n = len(values)
+    means = np.sort(((values[:, None] + values[None, :]) / 2)[np.triu_indices(n)])
+    spread = norm.ppf(1 - alpha / 2) * math.sqrt(n * (n + 1) * (2 * n + 1) / 24)
+    low = max(math.floor(n * (n + 1) / 4 - spread), 0)
+    return float(np.median(means)), float(means[low]), float(means[len(means) - 1 - low])
+
+
+def report(ratios: np.ndarray, *, dropped: int, window_s: float, cpu_share: float) -> None:
+    """Print what was seen, and whether it answers."""
+
+    def cost(log_rate: float) -> float:
+        return window_s / INTERVAL_S * (1 - math.exp(log_rate))
+
+    middle, low, high = hodges_lehmann(ratios)
     cores = os.cpu_count() or 1
-    print(f"rate with the sampler over without: {effect.ratio:.4f} ({effect.ci_low:.4f} to {effect.ci_high:.4f})")
-    print(f"the sampler's own CPU time: {share:.2%} of one core, {share / cores:.2%} of {cores}")
-    if effect.ci_low > 1 - BOUND:
+    print(
+        f"{len(ratios)} pairs of windows of {window_s:g} s; {dropped} dropped: not one sample in one, none in the other"
+    )
+    rates = [math.exp(value) for value in (middle, low, high)]
+    print("rate in a window with a sample over without: {:.4f} ({:.4f} to {:.4f})".format(*rates))
+    lost = f"{cost(middle):.3%} ({cost(high):.3%} to {cost(low):.3%})"
+    print(f"lost of all work, at a sample every {INTERVAL_S:g} s: {lost}")
+    print(f"the sampler's own processor time: {cpu_share:.3%} of one core, {cpu_share / cores:.3%} of {cores}")
+    if cost(low) < BOUND:
         print(f"shown: less than {BOUND:.1%}")
-    elif effect.ci_high < 1 - BOUND:
+    elif cost(high) > BOUND:
         print(f"refuted: more than {BOUND:.1%}")
     else:
-        print(f"not shown: this machine's noise hides {BOUND:.1%}; its CPU time alone can take {share / cores:.2%}")
+        print(f"not shown: this machine's noise hides {BOUND:.1%} in so many pairs")
 
 
-def rounds(count: int, measure: Callable[[], float], interval_s: float) -> tuple[pd.DataFrame, float]:
-    """Both ways in random order each round; and the share of a core that the sampler took while it ran."""
-    draw, rows = random.Random(0), []
-    spent_s = watched_s = 0.0
-    for index in range(count):
-        order = ["on", "off"]
-        draw.shuffle(order)
-        for position, arm in enumerate(order):
-            # Both begin alike, with a sampler that has started; only one keeps it.
-            with Sampler(interval_s=interval_s) as sampler:
-                while len(sampler.since(0)) < 2:
-                    time.sleep(0.05)
-                if arm == "off":
-                    sampler.stop()
-                started = time.monotonic()
-                rows.append({"round": index, "position": position, "arm": arm, "value": measure()})
-                cost = [sample.cpu_s for sample in sampler.since(started) if sample.cpu_s is not None]
-            if len(cost) > 1:
-                spent_s, watched_s = spent_s + cost[-1] - cost[0], watched_s + (len(cost) - 1) * interval_s
-    return pd.DataFrame(rows), spent_s / watched_s if watched_s else float("nan")
+def measure(work: Callable[[float], Callable[[], np.ndarray]], *, minutes: float, window_s: float) -> None:
+    """Stretches of work with pairs of windows in them, until the time is over."""
+    draw, ratios, dropped = random.Random(0), list[float](), 0
+    end_s, stretch_s = time.monotonic() + 60 * minutes, min(60.0, 60 * minutes)
+    with Sampler(interval_s=OVERDUE_S) as sampler:
+        while len(sampler.since(0)) < 4:  # what cannot be read here is no longer tried
+            time.sleep(0.05)
+        os.kill(sampler.pid, signal.SIGSTOP)
+        first = sampler.since(0)[-1]
+        try:
+            while time.monotonic() < end_s:
+                stamps_of = work(stretch_s)
+                time.sleep(LEAD_S)
+                until_s = time.monotonic() + stretch_s - 2 * LEAD_S
+                pairs = list(windows(sampler, draw, window_s=window_s, until_s=until_s))
+                stamps = stamps_of()
+                found = [log_ratio(stamps, pair, window_s) if pair.clean else None for pair in pairs]
+                ratios += [value for value in found if value is not None]
+                dropped += found.count(None)
+        finally:
+            os.kill(sampler.pid, signal.SIGCONT)  # a stopped process does not take SIGTERM
+        last = sampler.since(0)[-1]
+        taken = len(sampler.since(first.at_s)) - 1
+    spent_s = (last.cpu_s or 0.0) - (first.cpu_s or 0.0)
+    report(np.array(ratios), dropped=dropped, window_s=window_s, cpu_share=spent_s / max(taken, 1) / INTERVAL_S)
+
+
+def main() -> None:
+    """Run it and print what was seen."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--window-s", type=float, default=0.2)
+    parser.add_argument("--tokens-per-s", type=float, default=50.0, help="about what the model decodes here")
+    parser.add_argument("--loop", type=float, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.loop is not None:
+        print(READY, end="", flush=True)
+        json.dump(loop(arguments.loop), sys.stdout)
+        return
+    with ExitStack() as stack:
+        work: Callable[[float], Callable[[], np.ndarray]] = looping
+        if arguments.model is not None:
+            worker = stack.enter_context(loaded(Path(stack.enter_context(TemporaryDirectory())), arguments.model))
+            work = partial(decoding, worker, arguments.tokens_per_s)
+        measure(work, minutes=arguments.minutes, window_s=arguments.window_s)
+
+
+def looping(seconds: float) -> Callable[[], np.ndarray]:
+    """The loop, under way; its stamps once it has ended."""
+    return Loop(seconds).stamps
+
+
+def decoding(worker: WorkerProcess, tokens_per_s: float, seconds: float) -> Callable[[], np.ndarray]:
+    """One long answer, under way in a thread; its stamps once it has ended."""
+    pool = ThreadPoolExecutor(max_workers=1)
+    future = pool.submit(decoded, worker, round(tokens_per_s * seconds))
+    pool.shutdown(wait=False)
+    return future.result
 
 
 if __name__ == "__main__":

@@ -68,8 +68,9 @@ def _sample(system: System, stream: MacmonStream | None, *, interval_s: float, p
             sys.stdout.flush()
         except BrokenPipeError:
             os._exit(0)  # nobody reads, and Python would complain once more at its end
-        due_s = max(due_s + interval_s, time.monotonic())
-        time.sleep(due_s - time.monotonic())
+        now_s = time.monotonic()
+        due_s = due_s + interval_s if due_s + interval_s > now_s else now_s + interval_s
+        time.sleep(due_s - now_s)  # of one that was held up: a whole interval, for a rate needs one
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -57,6 +57,19 @@ def test_the_work_of_our_tree_is_not_that_of_others() -> None:
     assert sum(known) / len(known) < (os.cpu_count() or 1) - ours_s / elapsed_s / 2
 
 
+def test_a_sampler_that_was_held_up_goes_on() -> None:
+    """By a stop here, in a night by other load: it must not end because a sample was overdue."""
+    with Sampler(interval_s=0.05) as sampler:
+        wait_for(sampler, 2)
+        for _ in range(3):
+            os.kill(sampler.pid, signal.SIGSTOP)
+            time.sleep(0.3)
+            taken = len(sampler.since(0))
+            os.kill(sampler.pid, signal.SIGCONT)
+            wait_for(sampler, taken + 3)
+        assert sampler.problem is None
+
+
 def test_it_ends_with_its_parent() -> None:
     code = (
         "import os, signal\nfrom workers.sampling import Sampler\n"
