@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from orchestrator.errors import HeldError, IncompleteError, InputError
 from orchestrator.judging import decisions, measured_trials
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
+from orchestrator.running.after_rounds import probe_run
 from orchestrator.running.crew import Crew
 from orchestrator.running.life import Chronicle, Heartbeat
 from orchestrator.running.observing import Observer, Several
@@ -50,7 +51,7 @@ def carry_out(
     *,
     observer: Observer,
     should_stop: Callable[[], bool] = lambda: False,
-    after_rounds: AfterRounds | None = None,
+    after_rounds: AfterRounds | None = probe_run,
 ) -> None:
     """Run what is left of a stored run. However it ends, the run's state says so.
 
@@ -124,7 +125,7 @@ def run_recorded(
             plan=plan,
             schedule=schedule,
             recorder=recorder,
-            crew=_crew(recorder, weights, observer),
+            crew=crew_of(recorder, weights, note=observer.noted),
             host=read_host(),
             observer=told,
             lookout=lookout,
@@ -171,7 +172,14 @@ def _decided(recorder: Recorder) -> dict[str, str]:
     return decisions(measured_trials(recorder.database, recorder.run_id), recorder.plan)
 
 
-def _crew(recorder: Recorder, weights: dict[str, ArmWeights], observer: Observer) -> Crew:
+def crew_of(
+    recorder: Recorder, weights: Mapping[str, ArmWeights], *, note: Callable[[str], None], swap: bool | None = None
+) -> Crew:
+    """The run's workers, none of them loaded yet.
+
+    Args:
+        swap: whether one is loaded at a time; None: as planned.
+    """
     plan = recorder.plan
     log_dir = log_folder(recorder.database, recorder.run_id)
     log_dir.mkdir(parents=True, exist_ok=True)
@@ -179,10 +187,10 @@ def _crew(recorder: Recorder, weights: dict[str, ArmWeights], observer: Observer
         run_id=recorder.run_id,
         log_dir=log_dir,
         deadlines=plan.design.deadlines,
-        swap=plan.design.residency == "swap",
+        swap=plan.design.residency == "swap" if swap is None else swap,
         weights={name: found.for_worker for name, found in weights.items()},
         journal_path=journal_beside(Path(recorder.database.url.database or ".")),
-        note=observer.noted,
+        note=note,
         settle=None if recorder.simulated else lambda: wait_until_settled(plan.gate.settle_s),
     )
 
