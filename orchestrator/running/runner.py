@@ -10,17 +10,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from orchestrator.errors import IncompleteError, InputError, StoppedError
 from orchestrator.plan import Arm, Plan, Prompt
 from orchestrator.planning.memory import load_note
 from orchestrator.running.crew import Crew, Member
-from orchestrator.running.evidence import judge
 from orchestrator.running.gate import OPEN, Gatekeeper, Passage
 from orchestrator.running.lookout import Lookout
 from orchestrator.running.measures import measure
 from orchestrator.running.observing import Observer
 from orchestrator.running.outcome import Fault, LoadMemory, Outcome, Verdict
+from orchestrator.running.preflight import try_arm
 from orchestrator.running.progress import Remainder, Unit
 from orchestrator.running.recorder import Recorder
 from orchestrator.schedule import ScheduledTrial
@@ -30,7 +31,6 @@ from workers.host import HostFacts
 from workers.protocol import Generate, Generation
 from workers.telemetry import Reading
 
-PREFLIGHT_TOKENS = 8
 FAULTS_IN_A_ROW = 3  # after these an arm is parked
 
 
@@ -110,7 +110,7 @@ class Runner:
             if arm.name in self.dropped:
                 continue
             self.observer.checking(arm.name)
-            problem = self._try_arm(arm)
+            problem = try_arm(self.plan, arm, self.crew, on_load=partial(self._loaded, arm))
             self.observer.preflight(arm.name, problem)
             if problem is None:
                 continue
@@ -118,28 +118,8 @@ class Runner:
                 raise InputError(f"arm {arm.name} failed its preflight: {problem}")
             self._drop(arm, f"preflight: {problem}")
 
-    def _try_arm(self, arm: Arm) -> str | None:
-        """What is wrong with the arm, in one line; None: it runs and shows its evidence."""
-        first = self.plan.prompts[0]
-        try:
-            member = self._member(arm)
-            request = Generate(
-                request_id=f"preflight/{arm.name}",
-                turns=[[dict(message) for message in first.turns[0]]],
-                max_tokens=min(PREFLIGHT_TOKENS, first.max_tokens),
-                seed=self.plan.design.seed,
-                prompt_class=first.prompt_class,
-            )
-            generations = member.generate(request)
-        except WorkerFault as fault:
-            self.crew.discard(arm)
-            return f"{fault.kind}: {fault}"
-        if self.plan.design.evidence == "record":
-            return None
-        return next((why for generation in generations if (why := judge(generation.evidence).fault)), None)
-
     def _member(self, arm: Arm) -> Member:
-        return self.crew.member(arm, on_load=lambda member: self._loaded(arm, member))
+        return self.crew.member(arm, on_load=partial(self._loaded, arm))
 
     def _loaded(self, arm: Arm, member: Member) -> None:
         """A model that was just loaded is recorded and warmed up, whenever that happens."""

@@ -1,0 +1,1 @@
+"""Nights: the queue of runs, who measures on this machine, and what the morning is told."""

@@ -1,0 +1,125 @@
+"""One measuring process a machine: two that measure at once measure each other.
+
+A file in the user's state folder is locked by the process that measures; the system unlocks it however that process
+ends, so that no lock outlives its holder. What the file says (who, since when, at what) is for people.
+"""
+
+import datetime as dt
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import platformdirs
+
+from orchestrator.errors import HeldError, RefusedError
+from workers.host import Lease, current_lease, holds
+
+ENVIRONMENT_VARIABLE = "INTERLACE_STATE"
+LOCK_NAME = "machine.lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who measures on this machine."""
+
+    pid: int
+    process_started_at: float  # seconds since the epoch
+    boot_id: str | None
+    command: str  # as `interlace work`
+    run_id: str | None  # None: between two runs
+    since: str  # ISO 8601, UTC
+
+    def __str__(self) -> str:
+        began = dt.datetime.fromisoformat(self.since).astimezone()
+        at = "" if self.run_id is None else f", at run {self.run_id}"
+        return f"process {self.pid} ({self.command}{at}) since {began:%Y-%m-%d %H:%M}"
+
+
+def state_folder() -> Path:
+    """Where this user's processes find each other: INTERLACE_STATE, else the platform's state folder."""
+    chosen = os.environ.get(ENVIRONMENT_VARIABLE)
+    return Path(chosen).expanduser() if chosen else platformdirs.user_state_path("interlace", appauthor=False)
+
+
+class MachineLock:
+    """The lock of one command. A context manager: leaving it lets go. Simulated runs measure nothing and take none."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._fd: int | None = None
+        self._since = ""
+
+    def take(self) -> None:
+        """Hold this machine from now on. May be called again.
+
+        Raises:
+            HeldError: another process measures; with its id, since when, and what to do instead.
+            RefusedError: no such file can be locked here.
+        """
+        if self._fd is not None:
+            return
+        path = state_folder() / LOCK_NAME
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # not inherited: no worker holds it on
+        except OSError as error:
+            raise RefusedError(
+                f"{path}: {error.strerror}; name a folder of yours with {ENVIRONMENT_VARIABLE}"
+            ) from error
+        try:
+            _lock(fd, path)
+        except RefusedError:
+            os.close(fd)
+            raise
+        self._fd, self._since = fd, dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        self.at(None)
+
+    def at(self, run_id: str | None) -> None:
+        """Say which run is measured; None: none just now."""
+        if self._fd is None:
+            return
+        holder = Holder(**asdict(current_lease()), command=self._command, run_id=run_id, since=self._since)
+        body = json.dumps(asdict(holder)).encode()
+        os.pwrite(self._fd, body, 0)
+        os.ftruncate(self._fd, len(body))
+
+    def __enter__(self) -> "MachineLock":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd is not None:
+            os.ftruncate(self._fd, 0)  # a process that goes on living no longer holds it
+            os.close(self._fd)
+            self._fd = None
+
+
+def _lock(fd: int, path: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        who = _read(path) or "another process"
+        raise HeldError(
+            f"this machine is measuring: {who}; wait for it, or let yours wait: interlace queue add ..."
+        ) from error
+    except OSError as error:
+        raise RefusedError(
+            f"{path}: cannot be locked ({error.strerror}); name a local folder with {ENVIRONMENT_VARIABLE}"
+        ) from error
+
+
+def machine_holder() -> Holder | None:
+    """Who measures now; None: nobody. Takes no lock, so that looking never stands in a run's way."""
+    found = _read(state_folder() / LOCK_NAME)
+    if found is None:
+        return None
+    lease = Lease(pid=found.pid, process_started_at=found.process_started_at, boot_id=found.boot_id)
+    return found if holds(lease) else None
+
+
+def _read(path: Path) -> Holder | None:
+    try:
+        return Holder(**json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None  # nobody ever, or it is being written just now
