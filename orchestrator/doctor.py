@@ -53,9 +53,10 @@ class Diagnosis:
 def examine(*, database: Path, database_words: str, journal: Path) -> Diagnosis:
     """Look at this machine; takes a second or two."""
     reader = MachineReader()
-    reader.read()
+    samples = [Sample(at_s=time.monotonic(), readings=reader.read())]
     time.sleep(2 * RATE_WINDOW_S)  # rates and growths need a second reading
-    readings = reader.read()
+    samples.append(Sample(at_s=time.monotonic(), readings=reader.read()))
+    readings = samples[-1].readings
     host = read_host()
     device = read_device()
     gate = Gate()
@@ -68,7 +69,7 @@ def examine(*, database: Path, database_words: str, journal: Path) -> Diagnosis:
             readings=readings,
             remedies=_remedies(readings),
             awake=awake,
-            gate=tuple(check(gate, [Sample(at_s=0.0, readings=readings)], now=0.0)),
+            gate=tuple(check(gate, samples, now=samples[-1].at_s)),
             leftovers=find_leftovers(journal, large_bytes=int(gate.orphan_bytes)),
             database=database_words,
             disk_free_bytes=_free(database.parent),

@@ -1,6 +1,7 @@
 """The doctor's findings on a terminal of 80 columns."""
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from orchestrator.doctor import Diagnosis, leftover_lines
@@ -8,7 +9,8 @@ from orchestrator.views.terminal import table
 from workers.bandwidth import published_gb_per_s
 from workers.telemetry import Reading
 
-_BYTES = "_bytes"
+_FIELDS_WIDTH = 24
+_UNITS = {"_mhz": " MHz", "_c": " °C", "_w": " W", "_rpm": " rpm", "_ms": " ms", "_mj": " mJ", "_percent": " %"}
 
 
 def print_diagnosis(found: Diagnosis, out: Console) -> None:
@@ -62,19 +64,37 @@ def _print_versions(found: Diagnosis, out: Console) -> None:
 
 
 def _print_readings(found: Diagnosis, out: Console) -> None:
+    """What is read, then what is not: fields that lack the same thing together."""
     out.print()
-    shown = table("reading", "now", "source, or why it is missing and what would bring it", right=["now"])
+    shown = table("reading", "now", "source", right=["now"])
+    missing: dict[str, list[str]] = {}
     for reading in found.readings:
-        shown.add_row(reading.field, _value(reading), _source(reading, found.remedies.get(reading.field)))
+        if reading.reason is None:
+            shown.add_row(reading.field, _value(reading), reading.source or "")
+        else:
+            words = _joined(reading.reason, found.remedies.get(reading.field))
+            missing.setdefault(words, []).append(reading.field)
     out.print(shown)
+    if not missing:
+        return
+    out.print()
+    absent = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    absent.add_column("not readable here", max_width=_FIELDS_WIDTH)
+    absent.add_column("why → what would bring it", overflow="fold")
+    for words, fields in missing.items():
+        absent.add_row(", ".join(fields), words)
+    out.print(absent)
 
 
 def _print_gate(found: Diagnosis, out: Console) -> None:
+    """What would hold a trial up now. What cannot be read passes; why it cannot is above."""
     out.print()
     shown = table("gate", "now", "")
     for finding in found.gate:
-        state = "waits" if finding.problem else "passes unread" if finding.unreadable else "holds"
-        shown.add_row(finding.name, state, finding.problem or finding.unreadable or "")
+        if finding.unreadable is None:
+            shown.add_row(finding.name, "waits" if finding.problem else "holds", finding.problem or "")
+    if unread := [finding.name for finding in found.gate if finding.unreadable is not None]:
+        shown.add_row("not readable", "passes", ", ".join(unread))
     out.print(shown)
 
 
@@ -86,14 +106,22 @@ def _bandwidth(found: Diagnosis) -> str:
 def _value(reading: Reading) -> str:
     if reading.value is None:
         return reading.value_text or "-"
-    number = _size(int(reading.value)) if reading.field.endswith(_BYTES) else f"{reading.value:,.4g}"
+    number = _number(reading.field, reading.value)
     return f"{number} {reading.value_text}" if reading.value_text else number
 
 
-def _source(reading: Reading, remedy: str | None) -> str:
-    if reading.reason is None:
-        return reading.source or ""
-    return reading.reason if remedy is None else f"{reading.reason} → {remedy}"
+def _number(field: str, value: float) -> str:
+    """With the unit that the field's name ends in."""
+    if field.endswith("_bytes"):
+        return _size(int(value))
+    if field.endswith("_us"):
+        return f"{value / 1000:,.1f} ms"
+    unit = next((unit for ending, unit in _UNITS.items() if field.endswith(ending)), "")
+    return f"{value:,.4g}{unit}"
+
+
+def _joined(reason: str, remedy: str | None) -> str:
+    return reason if remedy is None else f"{reason} → {remedy}"
 
 
 def _why(missing: dict[str, str], name: str) -> str:
