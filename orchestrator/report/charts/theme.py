@@ -1,0 +1,236 @@
+"""How the charts look: colours with a light and a dark side, shapes, sizes. Pure.
+
+A chart is drawn once, in its light colours. The page replaces each colour by the name of a CSS variable, which has two
+values; so one drawing serves both. Arms differ in shape as well as in colour, and the control is grey.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import altair as alt
+import numpy as np
+
+from orchestrator.report.words import shortened, shown_line
+from orchestrator.schedule import AA_LABEL
+
+RATIO_LABEL = "format(datum.value, '~r') + '\u00d7'"
+CIRCLE = "circle"
+RING = "M-1,0A1,1,0,1,1,1,0A1,1,0,1,1,-1,0ZM-0.55,0A0.55,0.55,0,1,0,0.55,0A0.55,0.55,0,1,0,-0.55,0Z"
+
+C = TypeVar("C", alt.X, alt.Y)
+
+FONT = "Helvetica Neue, Helvetica, Arial, sans-serif"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colour:
+    """One colour on white and on near-black."""
+
+    light: str
+    dark: str
+
+
+# Every light value once only: the page finds a colour's name by it.
+COLOURS = {
+    "paper": Colour(light="#fefefe", dark="#15181c"),
+    "ink": Colour(light="#1d2329", dark="#e4e7ea"),
+    "muted": Colour(light="#59636e", dark="#9aa4ae"),
+    "grid": Colour(light="#e4e8ec", dark="#2a3037"),
+    "rule": Colour(light="#9aa3ad", dark="#68727d"),
+    "margin": Colour(light="#eef1f4", dark="#22272d"),
+    "floor": Colour(light="#d3dae2", dark="#3a434d"),
+    "drift": Colour(light="#c3cad3", dark="#4a545f"),
+    "control": Colour(light="#56606b", dark="#aeb7c0"),
+    "arm1": Colour(light="#0069a8", dark="#57aee6"),
+    "arm2": Colour(light="#c8520a", dark="#f58f4a"),
+    "arm3": Colour(light="#007a5a", dark="#35c79c"),
+    "arm4": Colour(light="#9c4580", dark="#dd94c4"),
+    "arm5": Colour(light="#8a6a00", dark="#dcb53f"),
+    "arm6": Colour(light="#4d55b8", dark="#9aa2f4"),
+    "good": Colour(light="#1a7f4b", dark="#4cc38a"),
+    "bad": Colour(light="#c0362c", dark="#f2796d"),
+    "doubt": Colour(light="#9a6700", dark="#e3b341"),
+}
+_ARMS = ("arm1", "arm2", "arm3", "arm4", "arm5", "arm6")
+_SHAPES = ("square", "triangle-up", "diamond", "triangle-down", "cross")
+
+VERDICTS = {  # colour and sign
+    "supported": ("good", "✔"),
+    "no_difference": ("arm1", "="),
+    "could_be_drift": ("doubt", "≈"),
+    "not_engaged": ("bad", "✕"),
+    "confounded": ("arm4", "⚠"),
+    "underpowered": ("muted", "…"),
+}
+
+
+def ink(name: str) -> str:
+    """The colour as charts write it."""
+    return COLOURS[name].light
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What a chart is drawn for."""
+
+    width: int  # of the whole picture, in px
+    narrow: bool  # a telephone
+    title: str | None = None  # in the picture: where no page stands around it
+    subtitle: str | None = None
+
+
+WIDE = Layout(width=840, narrow=False)
+NARROW = Layout(width=350, narrow=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A chart and its rows, by the name that the chart calls them."""
+
+    chart: alt.TopLevelMixin
+    rows: dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Palette:
+    """The arms of a run in their order, each with its colour and shape. The control and its second entry are grey."""
+
+    control: str
+    arms: tuple[str, ...]  # treatments
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (self.control, AA_LABEL, *self.arms)
+
+    def colour(self, label: str) -> str:
+        if label in (self.control, AA_LABEL):
+            return ink("control")
+        return ink(_ARMS[self.arms.index(label) % len(_ARMS)])
+
+    def shape(self, label: str) -> str:
+        if label in (self.control, AA_LABEL):
+            return CIRCLE
+        return _SHAPES[self.arms.index(label) % len(_SHAPES)]
+
+
+def arm_text(name: str, limit: int = 60) -> str:
+    """An arm's name as charts show it."""
+    return shortened(shown_line(name), limit)
+
+
+def ratio_ticks(low: float, high: float, *, most: int = 7) -> list[float]:
+    """Round values for a logarithmic axis of ratios, 1 among them where it is inside.
+
+    Args:
+        low, high: ends of the axis, above 0.
+    """
+    for step in (0.01, 0.02, 0.05, 0.1, 0.2):
+        ticks = [round(float(tick), 4) for tick in np.arange(np.ceil(low / step), high / step + 1e-9) * step]
+        if len(ticks) <= most and high / low < 2:
+            return ticks
+    for mantissas in ((1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [m * 10.0**e for e in range(-6, 7) for m in mantissas if low <= m * 10.0**e <= high]
+        if len(ticks) <= most:
+            return ticks
+    return []
+
+
+def ratio_reach(values: Sequence[float], *, least: float = 1.04) -> tuple[float, float]:
+    """Ends of a logarithmic axis that holds the values and 1, with some air."""
+    low, high = min((*values, 1 / least)), max((*values, least))
+    air = (high / low) ** 0.06
+    return low / air, high * air
+
+
+def ratio_axis(low: float, high: float, *, label: str, title: str | None) -> alt.Y:
+    """A logarithmic axis of the field `relative`: equal factors are equal distances, so that drifts run parallel."""
+    return alt.Y(
+        "relative:Q",
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
+        axis=alt.Axis(values=ratio_ticks(low, high), labelExpr=label),
+        title=title,
+    )
+
+
+def of_field(channel: C, field: str) -> C:
+    """The same scale and axis for another field."""
+    named: C = channel.copy()
+    named["shorthand"] = f"{field}:Q"
+    return named
+
+
+def columns_for(texts: Sequence[str], layout: Layout) -> int:
+    """How many legend entries fit side by side."""
+    longest = max((len(text) for text in texts), default=1)
+    return max(1, min(len(texts), layout.width // (longest * 7 + 34)))
+
+
+def configured(chart: Any, layout: Layout) -> alt.TopLevelMixin:
+    """The look that all charts share; the title only where the picture stands alone."""
+    if layout.title is not None:
+        chart = chart.properties(
+            title=alt.Title(text=_lines(layout.title, 88), subtitle=_lines(layout.subtitle or "", 110))
+        )
+    size = 12
+    made: alt.TopLevelMixin = (
+        chart.properties(
+            background=ink("paper") if layout.title is not None else "transparent",
+            padding=2 if layout.title is None else 16,
+        )
+        .configure(font=FONT)
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelColor=ink("muted"),
+            titleColor=ink("muted"),
+            gridColor=ink("grid"),
+            domainColor=ink("rule"),
+            tickColor=ink("rule"),
+            labelFontSize=size,
+            titleFontSize=size,
+            titleFontWeight="normal",
+            titlePadding=8,
+            labelPadding=4,
+            tickSize=4,
+            domain=False,
+            ticks=False,
+        )
+        .configure_legend(
+            labelColor=ink("ink"),
+            titleColor=ink("muted"),
+            labelFontSize=size,
+            titleFontSize=size,
+            symbolSize=70,
+            orient="top",
+            title=None,
+            labelLimit=layout.width - 40,
+            columnPadding=16,
+            padding=0,
+            offset=10,
+            direction="horizontal",
+            columns=1 if layout.narrow else 0,
+        )
+        .configure_title(
+            anchor="start",
+            color=ink("ink"),
+            fontSize=17,
+            subtitleColor=ink("muted"),
+            subtitleFontSize=12,
+            subtitlePadding=6,
+            offset=14,
+            frame="bounds",
+            fontWeight=600,
+        )
+    )
+    return made
+
+
+def _lines(text: str, width: int) -> list[str]:
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return [*lines, line]

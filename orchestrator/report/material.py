@@ -1,0 +1,118 @@
+"""What a report is made of: values only, read by `orchestrator.report.loading`."""
+
+import datetime as dt
+from dataclasses import dataclass
+
+import pandas as pd
+
+from orchestrator.analysis.findings import Findings
+from orchestrator.audit import AuditResult, Comparison
+from orchestrator.plan import Plan
+from orchestrator.statistics.claims import Beside
+from orchestrator.statistics.factorial import Factorial
+from orchestrator.statistics.factors import Table
+from orchestrator.statistics.unrandomised import DriftExplanation
+
+FINISHED = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """The run itself and the machine that it ran on."""
+
+    run_id: str
+    experiment: str
+    status: str
+    created_at: dt.datetime
+    finished_at: dt.datetime | None
+    seed: int
+    rounds: int  # planned
+    plan_sha256: str
+    workload_sha256: str
+    order_distribution: str
+    simulated: bool
+    randomised: bool
+    origin: str  # interlace, or the format of the file that it was read from
+    source_name: str | None
+    note: str | None
+    host: str
+    chip: str | None
+    cpu_count: int | None
+    memory_bytes: int | None
+    bandwidth_bytes_per_s: float | None
+    bandwidth_source: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRow:
+    """An arm as stored. Numbers are None where they were not recorded."""
+
+    name: str
+    is_control: bool
+    engine: str
+    engine_version: str | None
+    checkpoint: str | None
+    checkpoint_source: str | None
+    revision: str | None
+    digest: str | None
+    bits: int | None
+    weights_bytes: int | None
+    draft: str | None
+    block_size: int | None
+    temperature: float | None
+    config_sha256: str
+    state: str
+    state_reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """One recorded set of versions, and in how many trials it was in force."""
+
+    trials: int
+    interlace: str
+    python: str
+    mlx: str | None
+    mlx_lm: str | None
+    os: str
+    os_build: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """How often an arm's measured generations gave one kind of evidence, with an example of its words."""
+
+    arm: str
+    mechanism: str
+    source: str
+    requested: bool
+    engaged: bool | None
+    useful: bool | None
+    generations: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """Everything that one report shows."""
+
+    run: RunFacts
+    plan: Plan
+    arms: tuple[ArmRow, ...]  # the control first
+    trials: pd.DataFrame  # rows of the view trial_flat
+    result: AuditResult
+    composition: tuple[Table, Factorial] | None
+    claims: tuple[Beside, ...]
+    findings: Findings
+    versions: tuple[Versions, ...]
+    signs: tuple[Sign, ...]
+    explanations: tuple[DriftExplanation, ...]  # of a run whose order was not drawn at random
+
+    @property
+    def overall(self) -> tuple[Comparison, ...]:
+        """The comparisons over all prompts and turns."""
+        return tuple(one for one in self.result.comparisons if one.over_all)
+
+    @property
+    def treatments(self) -> tuple[str, ...]:
+        return tuple(one.treatment for one in self.overall)

@@ -1,0 +1,76 @@
+"""A report as one HTML page: no script, nothing loaded from elsewhere, readable by day, by night and on a telephone.
+
+The template escapes whatever it prints, and makes control and directional characters visible before that. The one thing
+that is markup already are the drawings of `orchestrator.report.drawing`, which hold shapes and text only. The page's
+policy lets a browser apply this one style sheet and load nothing.
+"""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from orchestrator.report.charts.theme import COLOURS, NARROW, WIDE
+from orchestrator.report.drawing import svg_for_page
+from orchestrator.report.parts import Picture, Report
+from orchestrator.report.words import shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A picture in its two widths; the page shows one."""
+
+    wide: Markup
+    narrow: Markup
+
+
+def render_page(report: Report) -> str:
+    """The page's text."""
+    environment = Environment(
+        loader=PackageLoader("orchestrator.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=finalized,
+        trim_blocks=False,
+    )
+    css = style_sheet(environment)
+    return environment.get_template("page.html.j2").render(
+        report=report,
+        css=Markup(css),  # our own file, without a value in it
+        policy=policy(css),
+        drawings={picture.key: _drawn(picture) for picture in report.pictures},
+    )
+
+
+def finalized(value: Any) -> Any:
+    """Text as it may be shown; markup as it is."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def policy(css: str) -> str:
+    """What a browser may do with the page: apply the style sheet of this hash, and nothing else."""
+    digest = base64.b64encode(hashlib.sha256(css.encode("utf-8")).digest()).decode("ascii")
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def style_sheet(environment: Environment) -> str:
+    """The variables of both colour schemes, then the rules. Paper is always light."""
+    light = "".join(f"--{name}:{colour.light};" for name, colour in COLOURS.items())
+    dark = "".join(f"--{name}:{colour.dark};" for name, colour in COLOURS.items())
+    tones = "".join(f".tone-{name}{{color:var(--{name})}}" for name in COLOURS)
+    rules = environment.get_template("page.css").render()
+    return (
+        f":root{{color-scheme:light dark;{light}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+        f"{tones}\n{rules}"
+    )
+
+
+def _drawn(picture: Picture) -> Drawn:
+    sides = {
+        name: Markup(svg_for_page(picture.draw(layout), name=f"{picture.key}-{name}", label=picture.title))
+        for name, layout in (("wide", WIDE), ("narrow", NARROW))
+    }
+    return Drawn(**sides)

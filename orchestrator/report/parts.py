@@ -1,0 +1,118 @@
+"""What a report consists of: values that the page and the Markdown both read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from orchestrator.report.charts.theme import Drawing, Layout
+from orchestrator.report.words import MISSING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A chart: drawn for each layout that it is needed in."""
+
+    key: str  # unique in the report: the name of its file
+    title: str  # what it shows, as a sentence
+    detail: str  # units, number of rounds, how to read it
+    draw: Callable[[Layout], Drawing]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A table's cell with a colour; its text says the same."""
+
+    text: str
+    tone: str | None = None
+    code: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | Cell, ...], ...]
+    numeric: frozenset[int] = frozenset()  # columns that stand right
+    caption: str | None = None  # then it can be folded
+
+    def longest(self, column: int) -> int:
+        """Characters of the column's longest cell."""
+        return max((len(_text(row[column])) for row in self.rows), default=0)
+
+    def without_empty(self) -> "Grid":
+        """The table without columns that say nothing in any row."""
+        kept = [at for at in range(len(self.columns)) if any(_text(row[at]) not in ("", MISSING) for row in self.rows)]
+        return Grid(
+            columns=tuple(self.columns[at] for at in kept),
+            rows=tuple(tuple(row[at] for at in kept) for row in self.rows),
+            numeric=frozenset(new for new, at in enumerate(kept) if at in self.numeric),
+            caption=self.caption,
+        )
+
+
+def _text(cell: str | Cell) -> str:
+    return cell.text if isinstance(cell, Cell) else cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fork:
+    """Two texts with a common start."""
+
+    title: str
+    tone: str
+    verdict: str
+    before: str
+    control: str
+    arm: str
+    remark: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the page."""
+
+    key: str
+    title: str
+    lead: str | None = None  # what to know before looking
+    pictures: tuple[Picture, ...] = ()
+    grids: tuple[Grid, ...] = ()
+    forks: tuple[Fork, ...] = ()
+    lines: tuple[str, ...] = ()  # remarks
+    code: str | None = None  # to be copied
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One comparison under the verdict."""
+
+    sign: str
+    tone: str
+    verdict: str
+    sentence: str
+    figure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """A section that has nothing to say, and why."""
+
+    title: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The whole page."""
+
+    title: str
+    about: tuple[str, ...]  # machine, date, size: one line
+    warnings: tuple[tuple[str, str], ...]  # a word, what it means
+    verdict: str  # one sentence
+    lines: tuple[Line, ...]
+    sections: tuple[Section, ...]
+    absent: tuple[Absent, ...] = field(default=())
+    made: str = ""  # by what, when, of what
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        return tuple(picture for section in self.sections for picture in section.pictures)

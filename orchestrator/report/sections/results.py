@@ -1,0 +1,389 @@
+"""Trials in time order, ratios, rounds, arms in numbers, and how two factors compose."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from orchestrator.audit import Comparison
+from orchestrator.report.charts.effects import EffectRow, RoundPanel, by_round, forest
+from orchestrator.report.charts.theme import VERDICTS, Palette
+from orchestrator.report.charts.timeline import MOST_PANELS, MOST_TOGETHER, timeline
+from orchestrator.report.course import Course, course_of, thinned
+from orchestrator.report.material import Material
+from orchestrator.report.parts import Absent, Cell, Grid, Picture, Section
+from orchestrator.report.verdict import clause, drift_words, speed_of
+from orchestrator.report.words import MISSING, counted, number, percent, seconds, size, span, times
+from orchestrator.schedule import AA_LABEL
+from orchestrator.statistics.observations import LOWER_IS_FASTER, round_values
+from orchestrator.views.audit_view import METRIC_WORDS, p_text
+
+MOST_SPOTS = 1_500  # drawn one by one
+MOST_ROUNDS = 120  # drawn one by one in a panel
+MOST_ROUND_PANELS = 12
+MOST_ROWS = 40
+STEADY = 0.01
+
+
+def palette_of(material: Material) -> Palette:
+    control = material.result.control
+    return Palette(control=control, arms=tuple(arm.name for arm in material.plan.arms if arm.name != control))
+
+
+def rounds_of(material: Material) -> int:
+    """Complete rounds: as many as the comparison that has most."""
+    return max((one.rounds for one in material.overall), default=0)
+
+
+def metric_words(material: Material) -> str:
+    return METRIC_WORDS[material.result.metric]
+
+
+# ---- the first picture ----
+
+
+def course_section(material: Material) -> Section | Absent:
+    """Trials in time order."""
+    by_time = not material.run.simulated
+    course = course_of(material.trials, control=material.result.control, metric=material.result.metric, by_time=by_time)
+    if not any(spot.relative is not None for spot in course.spots):
+        return Absent(title="Trials in time order", reason="no trial with a value beside one of the control is stored")
+    shown = thinned(course, MOST_SPOTS)
+    ratios = {one.treatment: one.ratio for one in material.overall if one.ratio is not None}
+    palette, lower = palette_of(material), material.result.metric in LOWER_IS_FASTER
+    picture = Picture(
+        key="trials",
+        title=_course_title(material, course),
+        detail=" ".join(_course_detail(material, shown)),
+        draw=lambda layout: timeline(shown, palette=palette, ratios=ratios, lower_is_faster=lower, layout=layout),
+    )
+    return Section(
+        key="trials",
+        title="Why the verdict is what it is",
+        pictures=(picture,),
+        lines=tuple(_machine_lines(material, course)),
+    )
+
+
+def _course_title(material: Material, course: Course) -> str:
+    drift = material.result.drift
+    if drift is not None and abs(drift) > STEADY:
+        machine = f"The control itself {drift_words(drift, material.result.metric)} during the run"
+    elif drift is not None:
+        machine = f"The control held its speed within {percent(STEADY)} from first run to last"
+    elif course.drift_range is not None:
+        machine = f"The control's own level moved by {percent(abs(course.drift_range))} during the run"
+    else:
+        machine = "The run in time order"
+    clear = [
+        one for one in material.overall if one.verdict == "supported" and one.split is None and one.wins is not None
+    ]
+    if clear:
+        one = max(clear, key=lambda each: abs(math.log(each.ratio or 1.0)))
+        won = one.wins if one.direction == "faster" else one.rounds - (one.wins or 0)
+        return f"{machine}; {one.treatment} was {one.direction} in {won} of {one.rounds} rounds"
+    doubtful = [one for one in material.overall if one.verdict == "could_be_drift"]
+    return f"{machine}; {clause(doubtful[0])}" if doubtful and material.run.randomised else machine
+
+
+def _course_detail(material: Material, course: Course) -> Iterable[str]:
+    yield (
+        f"{metric_words(material).capitalize()} of every trial, relative to the control's average on the same prompts"
+        f" (100 %); {counted(rounds_of(material), 'complete round')}; log scale, so that equal factors run parallel."
+    )
+    if course.drift:
+        yield (
+            "Grey band: the control's own level, smoothed: the drift of the machine. Dashed: where an arm would lie if"
+            " it were the control's drift times the arm's ratio."
+        )
+    if course.drawn_together > 1:
+        yield f"Each mark is the median of up to {course.drawn_together} trials, its line their middle half."
+    if any(spot.state != "used" for spot in course.spots):
+        yield (
+            "Crosses: amber ones are trials that a rule excludes, red ones are invalid; at the foot where nothing was"
+            " measured."
+        )
+    if len(material.treatments) > MOST_TOGETHER:
+        shown = min(len(material.treatments), MOST_PANELS)
+        yield f"One panel an arm beside the control; {shown} of {len(material.treatments)} arms."
+
+
+def _machine_lines(material: Material, course: Course) -> Iterable[str]:
+    if course.thermal_reason is not None:
+        yield f"Thermal level: not recorded ({course.thermal_reason})."
+    waits = [spot.wait_s for spot in course.spots if spot.wait_s]
+    if waits:
+        yield f"{counted(len(waits), 'trial')} waited for the machine, {seconds(sum(waits))} together."
+    elif not material.run.simulated:
+        yield "No trial had to wait for the machine."
+    if not course.by_time:
+        yield "Placed by their number, not by the clock: the clock of a simulation tells nothing."
+
+
+# ---- ratios ----
+
+
+def effects_section(material: Material) -> Section | Absent:
+    """Ratios with intervals, over all and by scope."""
+    result = material.result
+    known = [one for one in result.comparisons if one.ratio is not None]
+    if not known:
+        return Absent(title="Ratios with their intervals", reason="no round holds both an arm and the control")
+    pictures = [_forest(material, "ratios", _overall_title(material), [_row(one) for one in known if one.over_all])]
+    parts = [one for one in known if not one.over_all]
+    if parts:
+        rows = list(_grouped(parts))
+        pictures.append(_forest(material, "ratios-by-scope", _parts_title(parts), rows[:MOST_ROWS]))
+    return Section(
+        key="ratios", title="How much, and how sure", pictures=tuple(pictures), grids=tuple(_effect_grids(material))
+    )
+
+
+def _forest(material: Material, key: str, title: str, rows: Sequence[EffectRow]) -> Picture:
+    palette, result = palette_of(material), material.result
+    floor = any(row.floor_low is not None for row in rows)
+    detail = (
+        f"Ratio of {metric_words(material)} to {result.control} with its {1 - result.alpha:.0%} interval,"
+        f" {counted(rounds_of(material), 'complete round')}. Light band: within {percent(result.margin)} of 1, no"
+        " difference that matters."
+    )
+    if floor:
+        detail += " Dark band: the control against itself (A/A), what two equal arms look like here."
+    lower = result.metric in LOWER_IS_FASTER
+    return Picture(
+        key=key,
+        title=title,
+        detail=detail,
+        draw=lambda layout: forest(rows, palette=palette, margin=result.margin, lower_is_faster=lower, layout=layout),
+    )
+
+
+def _row(one: Comparison) -> EffectRow:
+    return EffectRow(
+        label=one.treatment,
+        arm=one.treatment,
+        verdict=one.verdict,
+        ratio=one.ratio,
+        low=one.ci_low,
+        high=one.ci_high,
+        floor_low=one.aa_low,
+        floor_high=one.aa_high,
+    )
+
+
+def _grouped(parts: Sequence[Comparison]) -> Iterable[EffectRow]:
+    for scope in dict.fromkeys(one.scope for one in parts):
+        yield EffectRow(label=scope.words, arm=None)
+        yield from (_row(one) for one in parts if one.scope == scope)
+
+
+def _overall_title(material: Material) -> str:
+    found = material.overall
+    clear = [one for one in found if one.verdict == "supported"]
+    if not clear:
+        return (
+            "No arm is clear of the control"
+            if len(found) > 1
+            else f"{clause(found[0])[:1].upper()}{clause(found[0])[1:]}"
+        )
+    if len(clear) == len(found):
+        return "Every arm is clear of 1 and of the control against itself" if len(found) > 1 else _clear_title(clear[0])
+    names = [one.treatment for one in clear]
+    return (
+        f"Clear of the control: {', '.join(names)}"
+        if len(names) <= 3
+        else f"{len(clear)} of {len(found)} arms are clear"
+    )
+
+
+def _clear_title(one: Comparison) -> str:
+    return f"{clause(one)}: clear of 1 and of the control against itself"
+
+
+def _parts_title(parts: Sequence[Comparison]) -> str:
+    speeds = [speed for one in parts if one.verdict == "supported" and (speed := speed_of(one)) is not None]
+    if not speeds:
+        return "By kind of prompt, workload and turn: no part alone has rounds enough, or a clear difference"
+    if min(speeds) < 1 < max(speeds):
+        return "It depends on the prompts: some parts are faster and some slower"
+    return "The same by kind of prompt, workload and turn"
+
+
+def _effect_grids(material: Material) -> Iterable[Grid]:
+    """Which arm for what, where several things were found; then every comparison."""
+    found = material.findings.recommendation.by_scope
+    if len(found) > 1:
+        rows = tuple(
+            (
+                one.scope,
+                METRIC_WORDS.get(one.metric, one.metric),
+                one.better,
+                one.other,
+                f"{times(one.times)} ({span(one.ci_low, one.ci_high)})",
+                str(one.rounds),
+            )
+            for one in found
+        )
+        columns = ("for", "by", "better", "than", "as fast", "rounds")
+        yield Grid(columns=columns, rows=rows, numeric=frozenset((4, 5)), caption="Which arm for what")
+    yield _ratio_grid(material)
+
+
+def _ratio_grid(material: Material) -> Grid:
+    result = material.result
+    rows = tuple(
+        (
+            one.treatment,
+            one.scope.words,
+            times(one.ratio),
+            span(one.ci_low, one.ci_high, digits=3),
+            p_text(one.p_value).replace("-", MISSING),
+            MISSING if one.wins is None else f"{one.wins} of {one.rounds}",
+            Cell(text=f"{VERDICTS[one.verdict][1]} {one.verdict.replace('_', ' ')}", tone=VERDICTS[one.verdict][0]),
+            "; ".join(reason.text for reason in one.reasons[:2]),
+        )
+        for one in result.comparisons
+    )
+    columns = ("arm", "prompts", "ratio", f"{1 - result.alpha:.0%} interval", "p", "rounds won", "verdict", "because")
+    return Grid(columns=columns, rows=rows, numeric=frozenset((2, 3, 4, 5)), caption="Every comparison")
+
+
+# ---- rounds ----
+
+
+def rounds_section(material: Material) -> Section | Absent:
+    """Each arm's ratio in each round."""
+    panels = list(_round_panels(material))
+    if not panels:
+        return Absent(title="Round by round", reason="no round holds both an arm and the control")
+    shown = panels[:MOST_ROUND_PANELS]
+    detail = (
+        f"Ratio of {metric_words(material)} within each round, {counted(rounds_of(material), 'complete round')}, log"
+        " scale. Both trials of a round share the machine's state. Dashed: the run's ratio; band: its interval."
+    )
+    if any(len(panel.ratios) < panel_rounds for panel, panel_rounds in ((p, rounds_of(material)) for p in shown)):
+        detail += " Neighbouring rounds are drawn as their median where there are too many."
+    if len(panels) > len(shown):
+        detail += f" The first {len(shown)} of {len(panels)} panels."
+    palette = palette_of(material)
+    picture = Picture(
+        key="rounds",
+        title=_rounds_title(material),
+        detail=detail,
+        draw=lambda layout: by_round(shown, palette=palette, layout=layout),
+    )
+    return Section(key="rounds", title="Round by round", pictures=(picture,))
+
+
+def _round_panels(material: Material) -> Iterable[RoundPanel]:
+    values: dict[str, dict[int, float]] = {}
+    for each in round_values(material.trials, metric=material.result.metric):
+        values.setdefault(each.label, {})[each.round] = each.value
+    control = values.get(material.result.control, {})
+    found = {one.treatment: (one.ratio, one.ci_low, one.ci_high) for one in material.overall}
+    for floor in material.result.floors:
+        if floor.scope.words == "over all":
+            effect = floor.effect
+            found = {AA_LABEL: (effect.ratio, _finite(effect.ci_low), _finite(effect.ci_high))} | found
+    for label, (ratio, low, high) in found.items():
+        own = values.get(label, {})
+        ratios = [(number_ + 1, own[number_] / control[number_]) for number_ in sorted(own) if number_ in control]
+        if ratios:
+            yield RoundPanel(
+                label=label,
+                note=_won(ratios, material.result.metric, label),
+                ratios=tuple(_thin(ratios)),
+                low=low,
+                high=high,
+                middle=ratio,
+            )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) and value > 0 else None
+
+
+def _thin(ratios: Sequence[tuple[int, float]]) -> Iterable[tuple[float, float]]:
+    """At most so many points: neighbours become their median."""
+    step = -(-len(ratios) // MOST_ROUNDS)
+    for start in range(0, len(ratios), step):
+        some = sorted(ratio for _, ratio in ratios[start : start + step])
+        yield ratios[start][0] + (step - 1) / 2, some[len(some) // 2]
+
+
+def _won(ratios: Sequence[tuple[int, float]], metric: str, label: str) -> str:
+    lower = metric in LOWER_IS_FASTER
+    won = sum((ratio < 1) if lower else (ratio > 1) for _, ratio in ratios)
+    words = f"faster in {won} of {counted(len(ratios), 'round')}"
+    return f"{words}: what chance alone looks like" if label == AA_LABEL else words
+
+
+def _rounds_title(material: Material) -> str:
+    whole = [one for one in material.overall if one.rounds and one.wins in (0, one.rounds)]
+    if whole and len(whole) == len(material.overall):
+        return "Every arm comes out the same way in every round"
+    if whole:
+        return f"{', '.join(one.treatment for one in whole[:3])}: the same way in every round"
+    return "No arm comes out the same way in every round"
+
+
+# ---- numbers ----
+
+
+def arms_section(material: Material) -> Section:
+    """Each arm's medians, over all and by class."""
+    several = len({arm.prompt_class for arm in material.result.arms}) > 2
+    rows = tuple(
+        (
+            arm.label,
+            *((arm.prompt_class or "all",) if several else ()),
+            str(arm.trials),
+            seconds(arm.ttft_s),
+            number(arm.prefill_tps),
+            number(arm.decode_tps),
+            number(arm.end_to_end_tps),
+            number(arm.accept_length),
+            percent(arm.acceptance_rate),
+            size(arm.peak_memory_bytes),
+        )
+        for arm in material.result.arms
+        if arm.trials
+    )
+    columns = (
+        "arm",
+        *(("prompts",) if several else ()),
+        "trials",
+        "first token",
+        "prefill",
+        "decode",
+        "end to end",
+        "accept length",
+        "accepted",
+        "peak memory",
+    )
+    lead = (
+        "Medians over the arm's usable generations, rates in tokens a second. They hold the drift: compare by ratios."
+    )
+    numeric = frozenset(range(2 if several else 1, len(columns)))
+    grid = Grid(columns=columns, rows=rows, numeric=numeric, caption="Medians by arm" if several else None)
+    return Section(key="arms", title="Each arm in numbers", lead=lead, grids=(grid.without_empty(),))
+
+
+def composition_section(material: Material) -> Section | Absent:
+    """Two factors: each alone, both, and whether they compose."""
+    if material.composition is None:
+        return Absent(title="Two settings together", reason="the arms are no full table of two factors")
+    table, found = material.composition
+    rows = []
+    for one in found.compositions:
+        for words, effect in (
+            (f"{one.first} alone", one.first_alone),
+            (f"{one.second} alone", one.second_alone),
+            ("both", one.both),
+            ("both, over the product of the two", one.composition),
+        ):
+            rows.append((words, times(effect.ratio), span(_finite(effect.ci_low), _finite(effect.ci_high), digits=3)))
+    first = found.compositions[0].composition if found.compositions else None
+    lead = f"{table.first} and {table.second}, over {' and '.join(table.base)}."
+    if first is not None:
+        lead += f" Both together yield {percent(first.ratio)} of what the two alone promise."
+    grid = Grid(columns=("", "ratio", "interval"), rows=tuple(rows), numeric=frozenset((1, 2)))
+    return Section(key="composition", title="Two settings together", lead=lead, grids=(grid,))

@@ -1,0 +1,175 @@
+"""The top of the page: the verdict in one sentence, a line for each arm, and what to know before believing it."""
+
+from collections.abc import Iterable, Sequence
+
+from orchestrator.audit import Comparison
+from orchestrator.report.charts.theme import VERDICTS
+from orchestrator.report.material import FINISHED, Material
+from orchestrator.report.parts import Line
+from orchestrator.report.words import change, counted, listed, number, percent, span, times
+from orchestrator.statistics.observations import LOWER_IS_FASTER
+from orchestrator.views.audit_view import sentence
+
+TOLD_ONE_BY_ONE = 3  # treatments; more are counted
+DRIFT_WORTH_TELLING = 0.02
+
+_CLAUSES = {
+    "no_difference": "{arm} makes no difference that matters",
+    "could_be_drift": "what {arm} shows could be drift",
+    "not_engaged": "{arm} gave no proof that its mechanism ran",
+    "confounded": "{arm} cannot be compared, since something else differed too",
+    "underpowered": "{arm} has too few complete rounds to tell",
+}
+_COUNTED = {
+    "no_difference": ("makes no difference", "make no difference"),
+    "could_be_drift": ("could be drift", "could be drift"),
+    "not_engaged": ("did not engage", "did not engage"),
+    "confounded": ("cannot be compared", "cannot be compared"),
+    "underpowered": ("has too few rounds", "have too few rounds"),
+}
+
+
+def verdict_sentence(material: Material) -> str:
+    """The whole run in one sentence; never one winner where parts of the run disagree."""
+    if not material.run.randomised:
+        return _unrandomised(material)
+    found = material.overall
+    if not found:
+        return "Nothing to compare: the run has no arm besides its control."
+    if all(one.rounds == 0 for one in found):
+        return "Nothing to judge yet: no round is complete."
+    if material.findings.recommendation.disagree:
+        return material.findings.recommendation.sentence
+    control = material.result.control
+    if len(found) > TOLD_ONE_BY_ONE:
+        return f"Of {len(found)} arms held against {control}, {listed(list(_counts(found)))}{_despite(material)}."
+    return f"Against {control}, {listed([clause(one) for one in found])}{_despite(material)}."
+
+
+def clause(one: Comparison) -> str:
+    """What is found of one arm, without the control's name."""
+    if one.split is not None:
+        return f"{one.treatment} is better for one thing and worse for another"
+    if one.verdict == "supported":
+        return f"{one.treatment} is {speed_words(one)}"
+    return _CLAUSES[one.verdict].format(arm=one.treatment)
+
+
+def speed_words(one: Comparison) -> str:
+    """`13 % faster`, `2.4 times as fast`, `56 % slower`."""
+    speed = speed_of(one)
+    if speed is None:
+        return "not measured"
+    if speed >= 2:
+        return f"{number(speed, digits=2)} times as fast"
+    return f"{percent(abs(speed - 1))} {'faster' if speed > 1 else 'slower'}"
+
+
+def speed_of(one: Comparison) -> float | None:
+    """The treatment's speed over the control's, whichever way the metric points."""
+    if one.ratio is None:
+        return None
+    return 1 / one.ratio if one.metric in LOWER_IS_FASTER else one.ratio
+
+
+def drift_words(drift: float, metric: str) -> str:
+    """What a change of the metric means for the machine."""
+    if metric in LOWER_IS_FASTER:
+        return f"took {percent(abs(drift))} {'longer' if drift > 0 else 'less'} at the end than at the start"
+    return f"{'lost' if drift < 0 else 'gained'} {percent(abs(drift))} of its speed"
+
+
+def _counts(found: Sequence[Comparison]) -> Iterable[str]:
+    for direction, words in (("faster", "most"), ("slower", "most")):
+        arms = [one for one in found if one.verdict == "supported" and one.split is None and one.direction == direction]
+        if arms:
+            extreme = (max if direction == "faster" else min)(arms, key=lambda one: speed_of(one) or 1.0)
+            verb = "is" if len(arms) == 1 else "are"
+            yield f"{len(arms)} {verb} {direction} ({words} of all {extreme.treatment}: {speed_words(extreme)})"
+    if split := [one for one in found if one.split is not None]:
+        yield f"{len(split)} better for one thing and worse for another"
+    for verdict, (singular, plural) in _COUNTED.items():
+        if count := sum(one.verdict == verdict and one.split is None for one in found):
+            yield f"{count} {singular if count == 1 else plural}"
+
+
+def _despite(material: Material) -> str:
+    drift = material.result.drift
+    if drift is None or abs(drift) < DRIFT_WORTH_TELLING:
+        return ""
+    joint = "although" if any(one.verdict == "supported" for one in material.overall) else "while"
+    return f", {joint} the control itself {drift_words(drift, material.result.metric)} during the run"
+
+
+def _unrandomised(material: Material) -> str:
+    head = "The order was not drawn at random, so no difference here can be told from drift"
+    if not material.explanations:
+        return f"{head}."
+    first = max(material.explanations, key=lambda one: abs(one.ratio - 1))
+    return f"{head}; {first.treatment} against {first.control}: {first.text}."
+
+
+def verdict_lines(material: Material) -> tuple[Line, ...]:
+    """Every treatment over all prompts."""
+    if not material.run.randomised:
+        return tuple(
+            Line(
+                sign=VERDICTS["could_be_drift"][1],
+                tone=VERDICTS["could_be_drift"][0],
+                verdict="not randomised",
+                sentence=f"{one.treatment} against {one.control}: {one.text}",
+                figure=times(one.ratio),
+            )
+            for one in material.explanations
+        )
+    return tuple(_line(one, 1 - material.result.alpha) for one in material.overall)
+
+
+def _line(one: Comparison, confidence: float) -> Line:
+    tone, sign = VERDICTS[one.verdict]
+    parts = []
+    if one.ratio is not None:
+        parts.append(f"{times(one.ratio)} ({confidence:.0%}: {span(one.ci_low, one.ci_high)})".replace("%:", " %:"))
+    if one.wins is not None:
+        parts.append(f"faster in {one.wins} of {counted(one.rounds, 'round')}")
+    return Line(
+        sign=sign, tone=tone, verdict=one.verdict.replace("_", " "), sentence=sentence(one), figure=", ".join(parts)
+    )
+
+
+def warnings(material: Material) -> tuple[tuple[str, str], ...]:
+    """What stands before everything else."""
+    run, found = material.run, []
+    if run.simulated:
+        found.append(("Simulated", "A fake clock and no model: nothing on this page was measured."))
+    if not run.randomised:
+        source = f" It was read from {run.source_name} ({run.origin})." if run.source_name else ""
+        found.append(
+            (
+                "Not randomised",
+                "The order of the trials was not drawn at random, so no test can tell an effect from drift."
+                f"{source} Verdicts need a run of interlace itself.",
+            )
+        )
+    if run.status != FINISHED:
+        done = max((one.rounds for one in material.overall), default=0)
+        why = f" ({run.note})" if run.note else ""
+        found.append(
+            (
+                "Unfinished",
+                f"The run is {run.status}{why}: {done} of {counted(run.rounds, 'planned round')} complete."
+                " What follows is what is stored so far.",
+            )
+        )
+    if dropped := [arm for arm in material.arms if arm.state != "active"]:
+        texts = [f"{arm.name} ({arm.state_reason or 'no reason stored'})" for arm in dropped]
+        found.append(("Left out", f"Not measured to the end: {listed(texts)}."))
+    return tuple(found)
+
+
+def drift_sentence(material: Material) -> str:
+    """The run's drift, or why it is unknown."""
+    drift = material.result.drift
+    if drift is None:
+        return f"Drift between the control runs at the ends is unknown: {material.result.drift_reason}."
+    return f"From the first control run to the last, {material.result.metric} changed by {change(drift)}."

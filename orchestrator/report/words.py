@@ -1,0 +1,121 @@
+"""Numbers and text of unknown origin as a reader may see them. Pure.
+
+What a model wrote, what an arm is called and what a log says are data: nothing in them may act on the page, on the
+terminal where its source is read, or on the reader's eye by turning the direction of writing round.
+"""
+
+import unicodedata
+
+MISSING = "\u2013"
+TIMES, MINUS, MORE = "\u00d7", "\u2212", "\u2026"
+_SPACE = "\u00a0"  # no line ends between a number and its sign
+_KEPT = frozenset("\u200c\u200d")  # joiners: scripts need them, and they move nothing
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_CONTROL_PICTURES, _FIRST_PRINTED = 0x2400, 0x20
+_DELETE, _DELETE_PICTURE = 0x7F, 0x2421
+
+
+def shown(text: str) -> str:
+    """The text with every control, directional or invisible character made visible; line ends and tabs stay."""
+    return "".join(map(_visible, text))
+
+
+def shown_line(text: str) -> str:
+    """The same in one line."""
+    return shown(text.replace("\r\n", "\n").replace("\n", "↵").replace("\t", " "))
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most `limit` characters, cut out of the middle: names differ at both ends."""
+    if len(text) <= limit:
+        return text
+    tail = (limit - 1) // 2
+    return f"{text[: limit - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def _visible(character: str) -> str:
+    if character in "\n\t" or character in _KEPT or unicodedata.category(character) not in _HIDDEN:
+        return character
+    code = ord(character)
+    if code < _FIRST_PRINTED:
+        return chr(_CONTROL_PICTURES + code)
+    return chr(_DELETE_PICTURE) if code == _DELETE else f"⟨U+{code:04X}⟩"
+
+
+def times(ratio: float | None) -> str:
+    """A ratio, as 1.08 and the sign of multiplication."""
+    return MISSING if ratio is None else f"{ratio:.{2 if ratio < 10 else 1}f}{TIMES}"
+
+
+def span(low: float | None, high: float | None, *, digits: int = 2) -> str:
+    """An interval; an open end is a dash."""
+    if low is None and high is None:
+        return MISSING
+    ends = [MISSING if end is None else f"{end:.{digits}f}" for end in (low, high)]
+    return " to ".join(ends)
+
+
+def change(share: float | None) -> str:
+    """A relative change with its sign, as +15 %."""
+    if share is None:
+        return MISSING
+    return f"{MINUS if share < 0 else '+'}{percent(abs(share))}"
+
+
+def percent(share: float | None) -> str:
+    """A share, as 8.1 %; two digits that count."""
+    if share is None:
+        return MISSING
+    size = abs(share) * 100
+    return f"{share * 100:.{0 if size >= 9.95 or size == 0 else 1}f}{_SPACE}%"
+
+
+def number(value: float | None, *, digits: int = 3) -> str:
+    """So many digits that count, without an exponent."""
+    if value is None:
+        return MISSING
+    if value == 0:
+        return "0"
+    places = max(digits - 1 - _magnitude(value), 0)
+    return f"{value:,.{places}f}".replace(",", " ")
+
+
+def count(value: int | None) -> str:
+    """A whole number with its thousands apart."""
+    return MISSING if value is None else f"{value:,}".replace(",", " ")
+
+
+def counted(value: int, noun: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration, in the unit that a person would choose."""
+    if value is None:
+        return MISSING
+    if value < 1:
+        return f"{number(value * 1000)} ms"
+    if value < 120:
+        return f"{number(value)} s"
+    minutes = round(value / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def size(value: float | None) -> str:
+    """Bytes in decimal units."""
+    if value is None:
+        return MISSING
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= scale:
+            return f"{number(value / scale)} {unit}"
+    return f"{value:.0f} B"
+
+
+def listed(names: list[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def _magnitude(value: float) -> int:
+    return int(f"{abs(value):e}".partition("e")[2])

@@ -1,0 +1,57 @@
+"""Writes a report's files."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.errors import InputError
+from orchestrator.report.charts.theme import WIDE
+from orchestrator.report.drawing import png_alone, svg_alone
+from orchestrator.report.parts import Report
+
+
+def check_targets(page: Path, images: Path | None, markdown: Path | None) -> None:
+    """Refuse before any work what could not be written after it.
+
+    Raises:
+        InputError: a file is to go where a folder is, or a folder where a file is.
+    """
+    for path, option in ((page, "-o"), (markdown, "--markdown")):
+        if path is not None and path.is_dir():
+            raise InputError(f"{option} {path}: a folder is there; name a file, such as {path / 'report.html'}")
+    if images is not None and images.exists() and not images.is_dir():
+        raise InputError(f"--images {images}: a file is there; name a folder")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole, folders above it made: a reader never finds half a page.
+
+    Raises:
+        InputError: it cannot be written, with the system's reason.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); name another place") from error
+
+
+def write_images(report: Report, folder: Path) -> int:
+    """Each picture as PNG and as SVG, on white, with its title; how many pictures there were.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    for picture in report.pictures:
+        drawing = picture.draw(replace(WIDE, title=picture.title, subtitle=picture.detail))
+        write_text(folder / f"{picture.key}.svg", svg_alone(drawing))
+        _write_bytes(folder / f"{picture.key}.png", png_alone(drawing))
+    return len(report.pictures)
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); name another place") from error
