@@ -41,12 +41,15 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
 def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet: bool) -> int:
     """`interlace resume`: what is stored stays; a round cut short is replayed whole."""
     from db.frames import resolve_run
+    from orchestrator.running.elsewhere import refuse_from_elsewhere
     from orchestrator.running.making import reopen_run
     from orchestrator.running.preparation import find_weights
     from orchestrator.running.stored import refuse_if_held, refuse_other_weights
+    from workers.host import read_host
 
     database = open_stored(url)
     run_id = resolve_run(database, run_text)
+    refuse_from_elsewhere(database, run_id, read_host())
     plan = plan_of_run(database, run_id)
     recorder = reopen_run(database, plan, run_id)
     refuse_if_held(database, run_id)

@@ -13,6 +13,7 @@ from orchestrator.jsonable import bounded
 from orchestrator.plan import Arm, Design, Gate, Plan, Prompt
 
 METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
+NOTHING_TO_RUN = "foreign"  # for the worker class: there is none
 ORDER = "none: another tool's, in the order of its file"
 
 
@@ -80,7 +81,7 @@ def _arm(arm: ForeignArm) -> Arm:
     return Arm(
         name=arm.name,
         checkpoint=_checkpoint(arm.model) | {"draft": None if arm.draft is None else arm.draft.name},
-        engine={"name": arm.engine} | _plain(arm.settings),
+        engine={"_target_": NOTHING_TO_RUN, "name": arm.engine} | _plain(arm.settings),
         sampling={"name": "unknown", "temperature": arm.temperature},
         draft=None if arm.draft is None else _checkpoint(arm.draft),
     )
@@ -92,7 +93,7 @@ def _checkpoint(model: Model) -> dict[str, Any]:
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Without what would be taken for the engine's own name."""
-    return {key: bounded(value) for key, value in settings.items() if key != "name"}
+    return {key: bounded(value) for key, value in settings.items() if key not in ("name", "_target_")}
 
 
 def _prompts(results: ForeignResults) -> tuple[Prompt, ...]:

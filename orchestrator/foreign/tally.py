@@ -50,7 +50,8 @@ class Tally:
         """All of it, one line each."""
         found = list(self._said)
         for name, times in self._unmeasured.items():
-            found.append(f"{name}: 0 or no number, {times} times, taken for not measured")
+            often = "once" if times == 1 else f"{times} times"
+            found.append(f"{name}: 0 or no number, {often}, taken for not measured")
         if self._unknown:
             found.append(f"fields not known here, kept with the arms: {', '.join(self._unknown)}")
         return tuple(found)

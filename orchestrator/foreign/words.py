@@ -33,7 +33,10 @@ def distinct_names(configurations: Sequence[Mapping[str, Any]], *, first: Sequen
     keys = list(dict.fromkeys(key for one in configurations for key in one))
     varied = [key for key in keys if len({repr(one.get(key)) for one in configurations}) > 1]
     shown = [*first, *(key for key in varied if key not in first)]
-    return [" ".join(_part(key, one.get(key), plain=key in first) for key in shown) for one in configurations]
+    return [
+        " ".join(_part(key, one[key], plain=key in first) for key in shown if one.get(key) is not None)
+        for one in configurations
+    ]
 
 
 def _part(key: str, value: Any, *, plain: bool) -> str:
