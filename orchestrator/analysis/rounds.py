@@ -71,13 +71,16 @@ class Rounds:
         """For i = 1, 2, ...: the chance that the first i proposals are all accepted.
 
         The product of each position's own chance among the rounds that came so far (Kaplan and Meier 1958): rounds that
+        The product of each position's own chance among the rounds that came so far (Kaplan and Meier 1958): rounds that
         proposed fewer tokens tell of the positions that they had. It ends at the last position that was ever tried.
         """
-        found, chance, position = [], 1.0, 1
-        while (tried := int(((self.drafted >= position) & (self.accepted >= position - 1)).sum())) > 0:
-            chance *= float((self.accepted >= position).sum()) / tried
+        found, chance = [], 1.0
+        for position in range(1, int(self.drafted.max(initial=0)) + 1):
+            tried = int(((self.drafted >= position) & (self.accepted >= position - 1)).sum())
+            if not tried and chance > 0:
+                break  # what comes so far was never proposed more
+            chance *= float((self.accepted >= position).sum()) / tried if tried else 0.0
             found.append(chance)
-            position += 1
         return tuple(found)
 
 

@@ -94,7 +94,7 @@ def _curve(
         points=tuple(points),
         best=Figure(value=float(best), source=source)
         if len(points) > 2
-        else unknown("one width ran: nothing to choose"),
+        else unknown("fewer than two widths to choose from"),
         at_edge=len(points) > 2 and best == points[-1].width,
         best_measured=best_width(ran | {1: 1.0}) if ran else None,
         source=source,

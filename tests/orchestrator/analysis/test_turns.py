@@ -1,0 +1,90 @@
+"""The second turn, and the counter that may lie."""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.findings import ArmTurns, Interval
+from orchestrator.analysis.records import Answer
+from orchestrator.analysis.turns import TtftRatio, arm_turns
+from tests.orchestrator.analysis.making import answer
+
+
+def conversation(of: str = "plain", *, ttft_s: float, cached: int | None, **second: Any) -> list[Answer]:
+    """A first turn of 1000 tokens in 10 s, and a second of 1050."""
+    first: dict[str, Any] = {
+        "workload": "two_turns",
+        "prompt_id": "t/0",
+        "prompt_tokens": 1000,
+        "ttft_s": 10.0,
+        "prefill_tps": 100.0,
+    }
+    later: dict[str, Any] = {"prompt_tokens": 1050, "ttft_s": ttft_s, "cached_tokens": cached, "turn": 1}
+    rate = None if cached is None else (1050 - cached) / ttft_s
+    first_cached = None if cached is None else 0
+    return [
+        answer(of, **(first | {"cached_tokens": first_cached, "prefill_tps": None if cached is None else 100.0})),
+        answer(of, **(first | later | {"prefill_tps": rate} | second)),
+    ]
+
+
+def told(*answers: Answer) -> ArmTurns:
+    (one,) = arm_turns(["plain"], answers, ratios={})
+    return one
+
+
+def test_a_turn_that_reuses_the_prefix() -> None:
+    one = told(*conversation(ttft_s=0.5, cached=1010))
+    second = one.turns[1]
+    assert (second.cached_tokens.value, second.new_tokens.value) == (1010, 40)
+    assert second.prefill_tps.value == pytest.approx(80)  # of the new tokens only
+    assert (one.flags, one.remarks) == ((), ())
+
+
+def test_a_prefix_that_is_lost() -> None:
+    one = told(*conversation(ttft_s=10.4, cached=0))
+    assert one.flags == ("prefix_lost",)
+    assert one.remarks == ("turn 2: 0 of the 1000 tokens of the turn before came from the cache",)
+
+
+def test_a_counter_that_says_nothing_was_cached_while_the_time_says_it_was() -> None:
+    one = told(*conversation(ttft_s=0.4, cached=0, flags=("cached_zero_but_fast",)))
+    assert one.flags == ("cached_zero_but_fast",)  # and not that the prefix was lost
+    assert "says 0 in 1 answers" in one.remarks[0]
+
+
+def test_a_counter_that_says_cached_while_the_time_is_that_of_a_full_prefill() -> None:
+    one = told(*conversation(ttft_s=10.2, cached=1000))
+    assert one.flags == ("cached_but_slow",)
+    assert "full prefill (10.5 s)" in one.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("ttft_s", "words"), [(0.4, "the prefix was reused"), (10.2, "it was processed again"), (5.0, "had cached")]
+)
+def test_a_counter_that_is_missing_is_not_zero(ttft_s: float, words: str) -> None:
+    one = told(*conversation(ttft_s=ttft_s, cached=None))
+    assert one.flags == ("cached_unknown",)
+    assert one.turns[1].cached_tokens.value is None
+    assert one.turns[1].new_tokens.value is None
+    assert one.turns[1].prefill_tps.value is None
+    assert words in one.remarks[0]
+
+
+def test_short_prompts_do_not_count_among_the_first_turns() -> None:
+    one = told(*conversation(ttft_s=0.5, cached=1010), answer("plain", ttft_s=0.01))
+    assert one.turns[0].generations == 1
+    assert one.turns[0].ttft_s == 10.0
+
+
+def test_the_ratio_stands_beside_its_turn() -> None:
+    interval = Interval(ratio=12.0, ci_low=11.0, ci_high=13.0, p_value=0.01, rounds=8)
+    ratios = {("two_turns", "spec", 1): TtftRatio(interval=interval, verdict="supported")}
+    answers = [*conversation(ttft_s=0.5, cached=1010), *conversation("spec", ttft_s=6.0, cached=0)]
+    plain, spec = arm_turns(["plain", "spec"], answers, ratios=ratios)
+    assert [turn.ttft_ratio for turn in plain.turns] == [None, None]
+    assert (spec.turns[1].ttft_ratio, spec.turns[1].verdict) == (interval, "supported")
+
+
+def test_a_run_without_second_turns_has_none() -> None:
+    assert arm_turns(["plain"], [answer("plain")], ratios={}) == ()

@@ -1,0 +1,153 @@
+"""What verifying costs and yields."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.analysis.findings import Figure, Interval, VerifyCost
+from orchestrator.analysis.records import Answer, ArmRecord, PassTimes, Step
+from orchestrator.analysis.verification import (
+    Passes,
+    interpolated,
+    one_more,
+    pass_curves,
+    passes_of,
+    predicted_speedup,
+    verify_costs,
+)
+from tests.orchestrator.analysis.making import TOKEN_US, answer, arm, drafting, stepped
+
+NO_PASSES = Passes(target={}, draft={})
+STEPS: list[Step] = [(3, 2, 3), (3, 0, 1), (3, 1, 2), (3, 3, 4), (3, 1, 2), (3, 0, 1)]
+
+
+def times(seconds: dict[int, float], role: str = "target") -> PassTimes:
+    return PassTimes(arm="plain", role=role, seconds=seconds, source="timed")
+
+
+def answers(of: str = "spec", round_us: int = 20_000) -> list[Answer]:
+    """Plain steps of 10 ms, verify rounds of 20 ms."""
+    return [answer("plain", list(range(12))), stepped(of, STEPS, round_us=[round_us] * len(STEPS))]
+
+
+def cost(
+    *, arms: tuple[ArmRecord, ...] | None = None, given: list[Answer] | None = None, passes: Passes = NO_PASSES
+) -> VerifyCost:
+    (one,) = verify_costs(arms or (arm(), drafting()), given or answers(), passes=passes, measured={})
+    return one
+
+
+def test_a_round_is_told_in_plain_steps() -> None:
+    one = cost()
+    assert (one.width, one.rounds_timed, one.plain_arm) == (4, 6, "plain")
+    assert one.accept_length == pytest.approx(13 / 6)
+    assert one.step_s == pytest.approx(0.020)
+    assert one.plain_s.value == pytest.approx(TOKEN_US / 1e6)
+    assert one.round_cost.value == pytest.approx(2.0)
+    assert one.verify_cost.value is None
+    assert "sweep=verify_cost" in one.verify_cost.source
+    assert one.draft_cost.value is None
+    assert one.predicted.value == pytest.approx(13 / 6 / 2.0)
+    assert "as a whole" in one.predicted.source
+    assert one.one_more.value == pytest.approx((13 / 6 + 1) / 2.0)
+
+
+def test_a_timed_pass_splits_the_round_in_verification_and_drafting() -> None:
+    one = cost(passes=Passes(target={"spec": times({1: 0.010, 4: 0.013})}, draft={}))
+    assert one.verify_cost.value == pytest.approx(1.3)
+    assert one.draft_cost.value == pytest.approx(0.7)
+    assert "leaves" in one.draft_cost.source
+    assert one.predicted.value == pytest.approx(13 / 6 / 2.0)
+
+
+def test_a_timed_drafting_pass_makes_the_prediction_independent_of_the_rounds() -> None:
+    one = cost(passes=Passes(target={"spec": times({1: 0.010, 4: 0.013})}, draft={"spec": times({1: 0.001}, "draft")}))
+    assert one.draft_cost.value == pytest.approx(3 * 0.001 / 0.010)
+    assert one.predicted.value == pytest.approx(13 / 6 / 1.6)
+    assert one.predicted.source == "accept length / (verify + draft)"
+
+
+def test_an_engine_that_copies_has_no_drafter() -> None:
+    arms = (arm(), drafting(engine="prompt_lookup", draft=None))
+    one = cost(arms=arms, passes=Passes(target={"spec": times({1: 0.010, 8: 0.017})}, draft={}))
+    assert one.draft_cost == Figure(value=0.0, source="no model drafts: proposals are copied from the context")
+    assert one.verify_cost.value == pytest.approx(1.3)  # on the line between 1 and 8
+
+
+@pytest.mark.parametrize(
+    ("arms", "given", "reason"),
+    [
+        ((drafting(),), answers(), "no plain arm of model at temperature 0 ran beside it"),
+        ((arm(temperature=0.7), drafting()), answers(), "no plain arm of model at temperature 0 ran beside it"),
+        ((arm(weights="other"), drafting()), answers(), "no plain arm of model"),
+        ((arm(), drafting()), [*answers()[:1], answer("spec")], "the engine does not tell its verify rounds"),
+        ((arm(), drafting()), [answer("plain", [1, 2]), answers()[1]], "1 plain steps are timed, too few"),
+    ],
+)
+def test_what_is_missing_is_named(arms: tuple[ArmRecord, ...], given: list[Answer], reason: str) -> None:
+    one = cost(arms=arms, given=given)
+    assert one.round_cost.value is None
+    assert reason in one.round_cost.source
+    assert one.predicted.value is None
+
+
+def test_what_does_not_count_is_not_timed() -> None:
+    excluded = stepped("spec", STEPS, round_us=[900_000] * len(STEPS), measured=False)
+    assert cost(given=[*answers(), excluded]).step_s == pytest.approx(0.020)
+
+
+def test_each_class_has_a_row_where_there_are_several() -> None:
+    prose = [answer("plain", list(range(12)), prompt_class="prose")]
+    prose += [stepped("spec", [(3, 0, 1)] * 6, round_us=[20_000] * 6, prompt_class="prose")]
+    measured: dict[tuple[str, str | None], Interval] = {}
+    measured["spec", "prose"] = Interval(ratio=0.5, ci_low=0.4, ci_high=0.6, p_value=0.01, rounds=8)
+    found = verify_costs((arm(), drafting()), [*answers(), *prose], passes=NO_PASSES, measured=measured)
+    assert [one.prompt_class for one in found] == [None, "code", "prose"]
+    assert found[2].accept_length == 1.0
+    assert found[2].measured == measured["spec", "prose"]
+    assert found[1].measured is None
+
+
+@given(st.floats(1.0, 16.0), st.floats(0.9, 20.0), st.floats(0.0, 5.0))
+def test_the_prediction_is_tokens_over_cost(length: float, verify: float, draft: float) -> None:
+    def figure(value: float) -> Figure:
+        return Figure(value=value, source="")
+
+    round_cost = figure(verify + draft)
+    split = predicted_speedup(length, verify=figure(verify), draft=figure(draft), round_cost=round_cost)
+    whole = predicted_speedup(length, verify=Figure(value=None, source="?"), draft=figure(draft), round_cost=round_cost)
+    assert split.value == pytest.approx(whole.value)
+    more = one_more(length, round_cost=round_cost, width=None)
+    assert more.value is not None
+    assert split.value is not None
+    assert more.value / split.value == pytest.approx((length + 1) / length)
+
+
+def test_a_full_round_cannot_commit_one_more() -> None:
+    found = one_more(3.5, round_cost=Figure(value=2.0, source=""), width=4)
+    assert found.value is None
+    assert "commits 4 tokens at most" in found.source
+
+
+@given(st.dictionaries(st.integers(1, 20), st.floats(0.5, 9.0), min_size=1, max_size=6), st.integers(1, 20))
+def test_nothing_is_extrapolated_and_lines_stay_between_their_ends(known: dict[int, float], width: int) -> None:
+    found = interpolated(known, width)
+    if not min(known) <= width <= max(known):
+        assert found is None
+    else:
+        assert found is not None
+        assert min(known.values()) - 1e-9 <= found <= max(known.values()) + 1e-9
+        assert width not in known or found == known[width]
+
+
+def test_arms_that_time_passes_speak_for_all_arms_of_their_weights() -> None:
+    timing = [arm(f"pass {w}", engine="verify_cost", width=w, is_control=False) for w in (1, 4)]
+    arms = (arm(), drafting(), drafting("other", weights="other"), *timing)
+    given = [answer(f"pass {w}", [1, 2, 3], stamps_us=[0, us, 2 * us]) for w, us in ((1, 10_000), (4, 15_000))]
+    passes = passes_of(arms, given, target={"spec": times({1: 1.0, 4: 9.0})}, draft={})
+    assert passes.target["spec"].seconds == pytest.approx({1: 0.010, 4: 0.015})
+    assert "other" not in passes.target
+    (curve,) = pass_curves(arms, passes)
+    assert dict(curve.cost) == pytest.approx({1: 1.0, 4: 1.5})
+    # They decode plainly in a loop of their own: no plain step for others.
+    assert verify_costs(arms[1:], [*given, answers()[1]], passes=passes, measured={})[0].plain_arm is None
