@@ -1,0 +1,179 @@
+"""Findings of whole runs on simulated machines: the source article's situation, told in every format."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from sqlalchemy import Engine
+
+from db.session import open_database
+from orchestrator.analysis.findings import Findings
+from orchestrator.audit import AuditResult
+from orchestrator.judging import judge_run, measured_trials
+from orchestrator.meaning import findings
+from orchestrator.plan import Plan, Prompt
+from orchestrator.running.execute import run_recorded
+from orchestrator.running.making import create_run
+from orchestrator.running.observing import SilentObserver
+from orchestrator.running.preparation import find_weights
+from orchestrator.views.audit_markdown import markdown
+from orchestrator.views.audit_view import print_audit, show_audit
+from tests.orchestrator.plans import OPEN_GATE, arm, plan, prompt
+from workers.host import read_host
+
+DOCUMENT = " ".join(f"word{number}" for number in range(600))
+
+
+class Told:
+    """A run that was made, judged and understood."""
+
+    def __init__(self, database: Engine, planned: Plan, run_id: str) -> None:
+        self.plan, self.run_id = planned, run_id
+        self.result: AuditResult = judge_run(database, planned, run_id).result
+        self.findings: Findings = findings(
+            database, planned, run_id, trials=measured_trials(database, run_id), result=self.result
+        )
+
+    def terminal(self, *, width: int = 80, encoding: str = "utf-8") -> str:
+        target = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        out = Console(file=target, width=width, highlight=False)
+        print_audit(self.result, plan=self.plan, run_id=self.run_id, out=out, found=self.findings)
+        target.flush()
+        written = target.buffer
+        assert isinstance(written, io.BytesIO)
+        return written.getvalue().decode(encoding)
+
+
+def run(planned: Plan, folder: Path) -> Told:
+    planned = replace(planned, gate=OPEN_GATE)
+    database = open_database(f"sqlite:///{folder / 'meaning.db'}")
+    recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=folder)
+    run_recorded(recorder, observer=SilentObserver())
+    return Told(database, planned, recorder.run_id)
+
+
+@pytest.fixture(scope="module")
+def article(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Short prompts and a long conversation; the faster decoder has a cache of its own that no second turn finds."""
+    conversation = Prompt(
+        id="two_turns/0",
+        workload="two_turns",
+        prompt_class="long",
+        turns=(({"role": "user", "content": DOCUMENT},), ({"role": "user", "content": "and what else"},)),
+        max_tokens=16,
+    )
+    hot = {"drift": "linear", "drift_size": -0.34, "acceptance": 0.6, "prefill_tps": 500.0}
+    arms = (arm("mtp", **hot), arm("dflash", effect=1.37, prefix_cache=False, **hot))
+    prompts = (prompt(0), prompt(1, prompt_class="maths"), conversation)
+    return run(plan(*arms, prompts=prompts, rounds=18), tmp_path_factory.mktemp("article"))
+
+
+def test_the_engine_that_wins_short_prompts_and_loses_the_second_turn_is_no_winner(article: Told) -> None:
+    by_scope = {one.scope.words: one for one in article.result.comparisons}
+    assert by_scope["quick"].direction == "faster"
+    assert by_scope["quick"].ratio == pytest.approx(1.37, abs=0.05)
+    assert by_scope["two_turns, turn 2"].direction == "slower"
+    assert by_scope["over all"].direction is None
+    assert by_scope["two_turns"].direction is None  # its first turn is faster
+    found = article.findings.recommendation
+    assert found.disagree
+    assert found.sentence.startswith("It depends on the work: dflash for quick (1.3")
+    assert "mtp for two_turns, turn 2" in found.sentence
+    for text in (article.result.summary, found.sentence, article.terminal()):
+        assert "dflash is" not in text
+    assert article.result.best[0].arms == ()
+
+
+def test_the_second_turn_is_told_by_its_time_its_counter_and_its_new_tokens(article: Told) -> None:
+    mtp, dflash = article.findings.turns
+    assert (mtp.arm, dflash.arm) == ("mtp", "dflash")
+    lost, kept = dflash.turns[1], mtp.turns[1]
+    assert lost.ttft_ratio is not None
+    assert lost.ttft_ratio.ratio > 10  # an order of magnitude, whatever the design's metric
+    assert lost.ttft_ratio.ci_low is not None
+    assert lost.ttft_ratio.ci_low > 10
+    assert lost.verdict == "supported"
+    assert lost.cached_tokens.value == 0.0
+    assert kept.cached_tokens.value is not None
+    assert kept.cached_tokens.value > 600
+    assert kept.new_tokens.value == kept.prompt_tokens - kept.cached_tokens.value  # type: ignore[operator]  # known
+    assert dflash.flags == ("prefix_lost",)
+    assert mtp.flags == ()
+    # The prefill rate is of new tokens only: it does not jump where most were cached.
+    assert kept.prefill_tps.value == pytest.approx(mtp.turns[0].prefill_tps.value, rel=0.2)
+
+
+def test_the_drift_is_drawn_for_all_arms_alike(article: Told) -> None:
+    lines = {line.label: line.values for line in article.findings.speed_by_round}
+    assert list(lines) == ["mtp", "A/A", "dflash"]
+    for values in lines.values():
+        assert values[0] is not None
+        assert values[-1] is not None
+        assert values[0] > 1.1 > 0.9 > values[-1]
+
+
+def test_greedy_answers_are_alike(article: Told) -> None:
+    found = article.findings.losslessness
+    assert found is not None
+    assert [(one.arm, one.identical, one.differs, one.deterministic) for one in found.arms] == [
+        ("mtp", 4, 0, True),
+        ("dflash", 4, 0, True),
+    ]
+
+
+def test_a_simulated_run_has_no_ceiling(article: Told) -> None:
+    assert article.findings.ceilings == ()
+    assert "simulated" in article.findings.notes[0]
+
+
+@pytest.mark.parametrize(("width", "encoding"), [(80, "utf-8"), (80, "ascii"), (120, "utf-8"), (50, "utf-8")])
+def test_the_terminal_shows_it_within_its_width(article: Told, width: int, encoding: str) -> None:
+    shown = article.terminal(width=width, encoding=encoding)
+    assert max(len(line) for line in shown.splitlines()) <= width
+    assert "\x1b" not in shown  # piped: no colours
+    for words in (
+        "It depends on the work",
+        "speed by round",
+        "same answers?",
+        "turns of two_turns",
+        "drift of the run",
+    ):
+        assert words in shown
+    assert ("●" in shown) == (encoding == "utf-8")
+
+
+def test_json_and_markdown_carry_the_same_findings(article: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    show_audit(article.result, plan=article.plan, run_id=article.run_id, style="json", found=article.findings)
+    body = json.loads(capsys.readouterr().out)
+    assert body["run_id"] == article.run_id
+    assert body["findings"]["recommendation"]["sentence"] == article.findings.recommendation.sentence
+    assert body["findings"]["turns"][1]["turns"][1]["cached_tokens"]["value"] == 0.0
+    text = markdown(article.result, plan=article.plan, run_id=article.run_id, found=article.findings)
+    assert "It depends on the work" in text
+    assert "| dflash | 1 |" in text
+    assert "**turns of two\\_turns" in text
+
+
+def test_what_a_name_holds_is_no_markup(article: Told) -> None:
+    named = replace(article.findings.turns[0], remarks=("<script>\x1b[31m | [x](y)`",))
+    found = replace(article.findings, turns=(named,))
+    text = markdown(article.result, plan=article.plan, run_id=article.run_id, found=found)
+    assert "<script>" not in text
+    assert "\x1b" not in text
+    assert "\\| \\[x\\](y)\\`" in text
+
+
+def test_speculation_beside_a_plain_arm_is_predicted_from_its_rounds(tmp_path: Path) -> None:
+    arms = (arm("plain"), arm("spec", acceptance=0.6, block_size=4), arm("wide", acceptance=0.6, block_size=6))
+    told = run(plan(*arms, prompts=(prompt(0),), rounds=6), tmp_path)
+    spec = next(cost for cost in told.findings.verify_costs if cost.arm == "spec")
+    assert spec.plain_arm == "plain"
+    assert spec.predicted.value is not None
+    assert spec.measured is not None
+    assert spec.predicted.value == pytest.approx(spec.measured.ratio, rel=0.1)  # the clock charges for each token
+    (curve,) = told.findings.width_curves
+    assert [point.arm for point in curve.points if point.arm] == ["spec", "wide"]
+    assert [point.width for point in curve.points] == [1, 4, 5, 6]
