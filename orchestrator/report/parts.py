@@ -34,6 +34,16 @@ class Grid:
     rows: tuple[tuple[str | Cell, ...], ...]
     numeric: frozenset[int] = frozenset()  # columns that stand right
     caption: str | None = None  # then it can be folded
+    below: frozenset[int] = frozenset()  # columns of long texts: the page sets them under their row
+
+    @property
+    def beside(self) -> tuple[int, ...]:
+        """The columns that stand beside each other."""
+        return tuple(at for at in range(len(self.columns)) if at not in self.below)
+
+    def says(self, row: tuple[str | Cell, ...], column: int) -> bool:
+        """Whether the row has something in the column."""
+        return _text(row[column]) not in ("", MISSING)
 
     def longest(self, column: int) -> int:
         """Characters of the column's longest cell."""
@@ -41,12 +51,13 @@ class Grid:
 
     def without_empty(self) -> "Grid":
         """The table without columns that say nothing in any row."""
-        kept = [at for at in range(len(self.columns)) if any(_text(row[at]) not in ("", MISSING) for row in self.rows)]
+        kept = [at for at in range(len(self.columns)) if any(self.says(row, at) for row in self.rows)]
         return Grid(
             columns=tuple(self.columns[at] for at in kept),
             rows=tuple(tuple(row[at] for at in kept) for row in self.rows),
             numeric=frozenset(new for new, at in enumerate(kept) if at in self.numeric),
             caption=self.caption,
+            below=frozenset(new for new, at in enumerate(kept) if at in self.below),
         )
 
 

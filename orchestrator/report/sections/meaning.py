@@ -267,7 +267,9 @@ def _lossless_lead(arms: Sequence[ArmLosslessness]) -> str:
         return "No arm's answers could be held against another's."
     if not differing:
         return f"Every answer that was compared is identical: {listed([one.arm for one in others])}."
-    parts = [
+    alike = [one for one in others if one.identical and not one.differs and not one.unknown]
+    parts = [f"{one.arm} writes what {one.against} writes in all of {counted(one.prompts, 'answer')}" for one in alike]
+    parts += [
         f"{one.arm} differs from {one.against} in {one.differs} of {counted(one.prompts, 'answer')}"
         for one in differing
     ]

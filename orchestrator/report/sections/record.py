@@ -43,7 +43,7 @@ def evidence_section(material: Material) -> Section | Absent:
         key="evidence",
         title=title,
         lead=_evidence_lead(material.signs),
-        grids=(Grid(columns=columns, rows=rows, numeric=frozenset((5,))),),
+        grids=(Grid(columns=columns, rows=rows, numeric=frozenset((5,)), below=frozenset((6, 7))),),
     )
 
 
@@ -77,20 +77,22 @@ def claims_section(material: Material) -> Section | Absent:
         return Absent(title=title, reason="no stored claim is about a contrast that this run measured")
     rows = tuple(
         (
-            f"{pair.claim.statement} ({pair.claim.source})",
+            pair.claim.statement,
             f"{pair.treatment} against {pair.control}",
             _claimed(pair),
             f"{times(pair.ratio)} ({span(pair.ci_low, pair.ci_high)})"
             if pair.ci_low is not None
             else times(pair.ratio),
             _stands(pair),
+            pair.claim.source,
             "; ".join(pair.differs) or "nothing that is recorded",
         )
         for pair in material.claims
     )
-    columns = ("claim", "measured here", "claimed", "measured", "", "conditions that differ (claimed against measured)")
+    columns = ("claim", "here", "claimed", "measured", "", "source", "differs (claimed against measured)")
+    grid = Grid(columns=columns, rows=rows, numeric=frozenset((2, 3)), below=frozenset((5, 6)))
     lead = "Where a condition differs, neither figure refutes the other."
-    return Section(key="claims", title=title, lead=lead, grids=(Grid(columns=columns, rows=rows),))
+    return Section(key="claims", title=title, lead=lead, grids=(grid,))
 
 
 def _claimed(pair: Beside) -> str:
@@ -127,7 +129,8 @@ def left_out_section(material: Material) -> Section | Absent:
     if out.empty:
         return Absent(title=title, reason=f"every measured trial was used. {note}".strip())
     rows = tuple(_left_out_row(row) for row in out.head(MOST_LEFT_OUT).to_dict("records"))
-    columns = ("arm", "round", "state", "why", "what was said")
+    columns = ("arm", "round", "state", "why", "said")
+    grid = Grid(columns=columns, rows=rows, numeric=frozenset((1,)), below=frozenset((4,)))
     lines = [note] if note else []
     if len(out) > MOST_LEFT_OUT:
         lines.append(f"The first {MOST_LEFT_OUT} of {len(out)}.")
@@ -143,7 +146,7 @@ def left_out_section(material: Material) -> Section | Absent:
         key="left-out",
         title=title,
         lead=lead,
-        grids=(Grid(columns=columns, rows=rows, numeric=frozenset((1,))),),
+        grids=(grid,),
         lines=tuple(lines),
     )
 
@@ -249,7 +252,7 @@ def _arms_grid(material: Material) -> Grid:
         "digest of the weights",
         "configuration",
     )
-    return Grid(columns=columns, rows=rows, numeric=frozenset((3, 4, 6, 7))).without_empty()
+    return Grid(columns=columns, rows=rows, numeric=frozenset((3, 4, 6, 7)), below=frozenset((8, 9))).without_empty()
 
 
 # ---- again ----

@@ -13,7 +13,7 @@ from orchestrator.report.parts import Absent, Cell, Grid, Picture, Section
 from orchestrator.report.verdict import clause, drift_words, speed_of
 from orchestrator.report.words import MISSING, counted, number, percent, seconds, size, span, times
 from orchestrator.schedule import AA_LABEL
-from orchestrator.statistics.observations import LOWER_IS_FASTER, round_values
+from orchestrator.statistics.observations import LOWER_IS_FASTER, ArmSummary, round_values
 from orchestrator.views.audit_view import METRIC_WORDS, p_text
 
 MOST_SPOTS = 1_500  # drawn one by one
@@ -21,6 +21,7 @@ MOST_ROUNDS = 120  # drawn one by one in a panel
 MOST_ROUND_PANELS = 12
 MOST_ROWS = 40
 STEADY = 0.01
+WORTH_TELLING_S = 0.5  # of waiting
 
 
 def palette_of(material: Material) -> Palette:
@@ -87,7 +88,7 @@ def _course_title(material: Material, course: Course) -> str:
 def _course_detail(material: Material, course: Course) -> Iterable[str]:
     yield (
         f"{metric_words(material).capitalize()} of every trial, relative to the control's average on the same prompts"
-        f" (100 %); {counted(rounds_of(material), 'complete round')}; log scale, so that equal factors run parallel."
+        f" ({percent(1.0)}); {counted(rounds_of(material), 'complete round')}; log scale: equal factors run parallel."
     )
     if course.drift:
         yield (
@@ -109,7 +110,7 @@ def _course_detail(material: Material, course: Course) -> Iterable[str]:
 def _machine_lines(material: Material, course: Course) -> Iterable[str]:
     if course.thermal_reason is not None:
         yield f"Thermal level: not recorded ({course.thermal_reason})."
-    waits = [spot.wait_s for spot in course.spots if spot.wait_s]
+    waits = [spot.wait_s for spot in course.spots if spot.wait_s is not None and spot.wait_s >= WORTH_TELLING_S]
     if waits:
         yield f"{counted(len(waits), 'trial')} waited for the machine, {seconds(sum(waits))} together."
     elif not material.run.simulated:
@@ -141,7 +142,7 @@ def _forest(material: Material, key: str, title: str, rows: Sequence[EffectRow])
     palette, result = palette_of(material), material.result
     floor = any(row.floor_low is not None for row in rows)
     detail = (
-        f"Ratio of {metric_words(material)} to {result.control} with its {1 - result.alpha:.0%} interval,"
+        f"Ratio of {metric_words(material)} to {result.control} with its {percent(1 - result.alpha)} interval,"
         f" {counted(rounds_of(material), 'complete round')}. Light band: within {percent(result.margin)} of 1, no"
         " difference that matters."
     )
@@ -233,8 +234,7 @@ def _ratio_grid(material: Material) -> Grid:
         (
             one.treatment,
             one.scope.words,
-            times(one.ratio),
-            span(one.ci_low, one.ci_high, digits=3),
+            f"{times(one.ratio)} ({span(one.ci_low, one.ci_high)})" if one.ci_low else times(one.ratio),
             p_text(one.p_value).replace("-", MISSING),
             MISSING if one.wins is None else f"{one.wins} of {one.rounds}",
             Cell(text=f"{VERDICTS[one.verdict][1]} {one.verdict.replace('_', ' ')}", tone=VERDICTS[one.verdict][0]),
@@ -242,8 +242,10 @@ def _ratio_grid(material: Material) -> Grid:
         )
         for one in result.comparisons
     )
-    columns = ("arm", "prompts", "ratio", f"{1 - result.alpha:.0%} interval", "p", "rounds won", "verdict", "because")
-    return Grid(columns=columns, rows=rows, numeric=frozenset((2, 3, 4, 5)), caption="Every comparison")
+    columns = ("arm", "prompts", f"ratio ({percent(1 - result.alpha)} interval)", "p", "won", "verdict", "because")
+    return Grid(
+        columns=columns, rows=rows, numeric=frozenset((2, 3, 4)), caption="Every comparison", below=frozenset((6,))
+    )
 
 
 # ---- rounds ----
@@ -330,11 +332,20 @@ def _rounds_title(material: Material) -> str:
 
 def arms_section(material: Material) -> Section:
     """Each arm's medians, over all and by class."""
-    several = len({arm.prompt_class for arm in material.result.arms}) > 2
+    arms = [arm for arm in material.result.arms if arm.trials]
+    parts = [arm for arm in arms if arm.prompt_class is not None]
+    grids = [_arms_grid([arm for arm in arms if arm.prompt_class is None], caption=None)]
+    if len({arm.prompt_class for arm in parts}) > 1:
+        grids.append(_arms_grid(parts, caption="By kind of prompt"))
+    lead = "Medians over an arm's usable generations, rates in tokens a second. They hold the drift: compare by ratios."
+    return Section(key="arms", title="Each arm in numbers", lead=lead, grids=tuple(grids))
+
+
+def _arms_grid(arms: Sequence[ArmSummary], *, caption: str | None) -> Grid:
     rows = tuple(
         (
             arm.label,
-            *((arm.prompt_class or "all",) if several else ()),
+            arm.prompt_class or "",
             str(arm.trials),
             seconds(arm.ttft_s),
             number(arm.prefill_tps),
@@ -344,27 +355,11 @@ def arms_section(material: Material) -> Section:
             percent(arm.acceptance_rate),
             size(arm.peak_memory_bytes),
         )
-        for arm in material.result.arms
-        if arm.trials
+        for arm in arms
     )
-    columns = (
-        "arm",
-        *(("prompts",) if several else ()),
-        "trials",
-        "first token",
-        "prefill",
-        "decode",
-        "end to end",
-        "accept length",
-        "accepted",
-        "peak memory",
-    )
-    lead = (
-        "Medians over the arm's usable generations, rates in tokens a second. They hold the drift: compare by ratios."
-    )
-    numeric = frozenset(range(2 if several else 1, len(columns)))
-    grid = Grid(columns=columns, rows=rows, numeric=numeric, caption="Medians by arm" if several else None)
-    return Section(key="arms", title="Each arm in numbers", lead=lead, grids=(grid.without_empty(),))
+    names = ("arm", "prompts", "trials", "first token", "prefill", "decode", "end to end", "accept length", "accepted")
+    columns = (*names, "peak memory")
+    return Grid(columns=columns, rows=rows, numeric=frozenset(range(2, len(columns))), caption=caption).without_empty()
 
 
 def composition_section(material: Material) -> Section | Absent:

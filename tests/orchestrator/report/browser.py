@@ -1,6 +1,6 @@
 """A headless Chromium over its DevTools pipe: opens a file, says what it logged and asked for, takes pictures.
 
-Standard library only. Messages are JSON texts that end with a zero byte, on the file descriptors 3 and 4 of the browser.
+Standard library only. Messages are JSON texts that end with a zero byte, on the browser's file descriptors 3 and 4.
 """
 
 import base64
