@@ -121,15 +121,19 @@ def _plain_s(arm: ArmRecord, plain: ArmRecord | None, scope: str | None, used: S
         answer for answer in used if answer.arm == plain.name and scope in (None, answer.prompt_class)
     )
     if len(seconds) < LEAST_STEPS:
-        return unknown(f"{plain.name}: {len(seconds)} plain steps are timed, too few for a median")
+        return unknown(f"{plain.name}: fewer than {LEAST_STEPS} plain steps are timed")
     return Figure(value=float(np.median(seconds)), source=f"median of {len(seconds)} steps of {plain.name}")
 
 
 def _round_cost(rounds: Rounds, mine: Sequence[Answer], plain_s: Figure) -> Figure:
+    if not mine:
+        return unknown("no finished answer of it is stored")
     if rounds.step_s is None or len(rounds) < LEAST_STEPS:
         told = any(answer.steps for answer in mine)
         return unknown(
-            f"{len(rounds)} verify rounds are timed, too few" if told else "the engine does not tell its verify rounds"
+            f"fewer than {LEAST_STEPS} verify rounds are timed"
+            if told
+            else "the engine does not tell its verify rounds"
         )
     if plain_s.value is None:
         return unknown(plain_s.source)

@@ -1,6 +1,7 @@
 """An audit on the terminal, as JSON and as Markdown: the verdict in words first, then the numbers behind it."""
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -85,8 +86,12 @@ def print_audit(
     for comparison in overall(result):
         out.print(headline(comparison))
     out.print()
-    _print_comparisons(result, out)
-    print_ratios(result, out)
+    if result.comparisons:
+        _print_comparisons(result, out)
+        print_ratios(result, out)
+    else:
+        out.print(Text(result.summary))
+        out.print()
     if found is not None:
         print_rounds(found.speed_by_round, out)
     for line in drift_lines(result):
@@ -203,11 +208,14 @@ def best_lines(result: "AuditResult") -> Iterable[str]:
     """Which arms may be the best, over all and in each class: never one without the other."""
     if len({one.treatment for one in result.comparisons}) < 2:
         return
+    everyone = {result.control, *(one.treatment for one in result.comparisons)}
     for each in result.best:
-        if each.arms:
-            yield f"not distinguishable from the best, {each.scope.words}: {', '.join(each.arms)}"
-        else:
+        if not each.arms:
             yield f"no arm is among the best everywhere ({each.scope.words}): it depends on the prompts, see each"
+        elif set(each.arms) != everyone:
+            yield f"not distinguishable from the best, {each.scope.words}: {', '.join(each.arms)}"
+        elif each.scope == Scope():
+            yield "over all no arm is distinguishable from the best"
 
 
 def _print_arms(arms: Sequence["ArmSummary"], out: Console) -> None:
@@ -264,8 +272,10 @@ def drift_lines(result: "AuditResult") -> Iterable[str]:
         yield f"drift of the run: {result.drift:+.1%} from the first control run to the last"
     for floor in result.floors:
         if floor.scope == Scope():
-            low, high = floor.effect.ci_low, floor.effect.ci_high
-            yield f"A/A floor: the control against itself {floor.effect.ratio:.3f} ({low:.3f} to {high:.3f})"
+            effect = floor.effect
+            open_ended = not (effect.ci_low > 0 and math.isfinite(effect.ci_high))
+            span = "too few rounds for an interval" if open_ended else interval_text(effect.ci_low, effect.ci_high)
+            yield f"A/A floor: the control against itself {effect.ratio:.3f} ({span})"
 
 
 def footnotes(result: "AuditResult") -> Iterable[str]:

@@ -141,7 +141,7 @@ def _verification(found: Findings) -> Section | None:
     silent = [cost for cost in found.verify_costs if not cost.rounds_timed and cost.prompt_class is None]
     lines = [f"{cost.arm}: {cost.round_cost.source}" for cost in silent]
     lines += _unknown_lines(costs)
-    lines += [_best_width(curve) for curve in found.width_curves if curve.best.value is not None]
+    lines += _best_widths(found.width_curves)
     lines += [
         f"{cost.arm}: one token more a round would bring {cost.one_more.value:.2f}x"
         for cost in costs
@@ -183,19 +183,31 @@ def _unknown_lines(costs: Sequence[VerifyCost]) -> Iterable[str]:
         "verify": [cost.verify_cost for cost in costs],
         "draft": [cost.draft_cost for cost in costs],
     }
+    of_reason: dict[str, list[str]] = {}
     for name, figures in columns.items():
         for reason in dict.fromkeys(figure.source for figure in figures if figure.value is None):
-            yield f"{name}: {reason}"
+            of_reason.setdefault(reason, []).append(name)
+    for reason, names in of_reason.items():
+        yield f"{', '.join(names)}: {reason}"
+
+
+def _best_widths(curves: Sequence[WidthCurve]) -> Iterable[str]:
+    """What each family's best width is, classes with the same answer together."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for curve in curves:
+        if curve.best.value is not None:
+            name = f"{curve.engine} on {curve.checkpoint}"
+            where.setdefault((name, _best_width(curve)), []).append(curve.prompt_class or "all prompts")
+    for (name, words), scopes in where.items():
+        yield f"{name}, {', '.join(scopes)}: {words}"
 
 
 def _best_width(curve: WidthCurve) -> str:
-    where = "all prompts" if curve.prompt_class is None else curve.prompt_class
-    name = f"{curve.engine} on {curve.checkpoint}, {where}"
     best = next(point for point in curve.points if point.width == curve.best.value)
     words = "plain decoding, no width pays" if best.width == 1 else f"{best.width} ({best.predicted:.2f}x)"
     edge = ", the widest that could be judged: wider may be better" if curve.at_edge else ""
     ran = "" if curve.best_measured is None else f"; of those that ran, {_width_words(curve.best_measured)}"
-    return f"{name}: predicted best width {words}{edge}{ran}"
+    return f"predicted best width {words}{edge}{ran}"
 
 
 def _width_words(width: int) -> str:

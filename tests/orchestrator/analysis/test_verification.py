@@ -81,7 +81,7 @@ def test_an_engine_that_copies_has_no_drafter() -> None:
         ((arm(temperature=0.7), drafting()), answers(), "no plain arm of model at temperature 0 ran beside it"),
         ((arm(weights="other"), drafting()), answers(), "no plain arm of model"),
         ((arm(), drafting()), [*answers()[:1], answer("spec")], "the engine does not tell its verify rounds"),
-        ((arm(), drafting()), [answer("plain", [1, 2]), answers()[1]], "1 plain steps are timed, too few"),
+        ((arm(), drafting()), [answer("plain", [1, 2]), answers()[1]], "plain: fewer than 5 plain steps are timed"),
     ],
 )
 def test_what_is_missing_is_named(arms: tuple[ArmRecord, ...], given: list[Answer], reason: str) -> None:
