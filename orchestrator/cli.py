@@ -164,6 +164,67 @@ def history(url: str | None, metric: str, *, simulated: bool, **filters: str | N
     show_history(url=url, metric=metric, simulated=simulated, filters=filters)
 
 
+@cli.group()
+def queue() -> None:
+    """Runs that wait for this machine: add, list, cancel, move."""
+
+
+@queue.command("add")
+@_overrides
+def queue_add(overrides: tuple[str, ...], config_dir: str | None) -> None:
+    """Freeze a plan and let it wait, with its weights found and its memory checked."""
+    from orchestrator.commands.queue import add_to_queue
+
+    add_to_queue(overrides, config_dir=config_dir)
+
+
+@queue.command("list")
+@_db
+def queue_list(url: str | None) -> None:
+    """List what waits, how long each takes, and when all of it ends."""
+    from orchestrator.commands.queue import list_queue
+
+    list_queue(url=url)
+
+
+@queue.command("cancel")
+@click.argument("run_text", metavar="ID")
+@_db
+def queue_cancel(run_text: str, url: str | None) -> None:
+    """Take a run out of the queue. ID is a unique part of its id."""
+    from orchestrator.commands.queue import cancel_entry
+
+    cancel_entry(run_text, url=url)
+
+
+@queue.command("move")
+@click.argument("run_text", metavar="ID")
+@click.option("--before", metavar="ID", help="To the place before this one.")
+@click.option("--first", is_flag=True, help="To the front.")
+@click.option("--last", is_flag=True, help="To the end.")
+@_db
+def queue_move(run_text: str, before: str | None, url: str | None, *, first: bool, last: bool) -> None:
+    """Move a run within the queue. ID is a unique part of its id."""
+    from orchestrator.commands.queue import move_entry
+
+    move_entry(run_text, before=before, first=first, last=last, url=url)
+
+
+@cli.command()
+@_db
+@click.option("--until", metavar="TIME", help="Finish the round under way at this time of day, as 07:00, then stop.")
+@click.option("--preflight/--no-preflight", default=True, help="Try every arm of every run first. Default: yes.")
+@click.option("--quiet", is_flag=True, help="Only how each run ended.")
+def work(url: str | None, until: str | None, *, preflight: bool, quiet: bool) -> int:
+    """Run what waits in the queue, one run after the other.
+
+    Exit code 3 when something is left or failed; the next `work` goes on.
+    """
+    from orchestrator.commands.queue import work as work_now
+
+    return work_now(until=until, preflight=preflight, url=url, quiet=quiet)
+
+
 @cli.command()
 @_db
 @click.option("--limit", default=20, show_default=True, help="How many runs, newest first.")

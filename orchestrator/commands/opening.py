@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import RefusedError
-from orchestrator.plan import Plan, load
+from orchestrator.plan import Plan
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
@@ -25,9 +24,6 @@ def open_stored(url: str | None) -> "Database":
 
 
 def plan_of_run(database: "Database", run_id: str) -> Plan:
-    from orchestrator.running.stored import stored_plan
+    from orchestrator.running.stored import frozen_plan
 
-    try:
-        return load(stored_plan(database, run_id))
-    except ValueError as error:
-        raise RefusedError(f"run {run_id}: {error}; use the interlace version that made it") from error
+    return frozen_plan(database, run_id)

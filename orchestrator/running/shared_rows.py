@@ -23,8 +23,13 @@ def experiment_row(session: Session, name: str) -> models.Experiment:
     return row
 
 
+def machine_identity(host: HostFacts) -> str:
+    """What tells this machine from others."""
+    return sha256_of([host.hostname, host.chip, host.cpu_count, host.memory_bytes])
+
+
 def host_row(session: Session, host: HostFacts) -> models.Host:
-    identity = sha256_of([host.hostname, host.chip, host.cpu_count, host.memory_bytes])
+    identity = machine_identity(host)
     row = session.scalar(select(models.Host).where(models.Host.machine_sha256 == identity))
     if row is None:
         row = models.Host(

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from db import models
 from db.session import reading
 from orchestrator.errors import HeldError, RefusedError
+from orchestrator.plan import Plan, load
 from orchestrator.running.preparation import ArmWeights
 from orchestrator.running.progress import StoredTrial
 from workers.host import Lease, holds
@@ -30,6 +31,18 @@ def stored_plan(database: Database, run_id: str) -> str:
     """The frozen plan's JSON."""
     with reading(database) as session:
         return session.get_one(models.Run, run_id).plan
+
+
+def frozen_plan(database: Database, run_id: str) -> Plan:
+    """The plan that the run began with.
+
+    Raises:
+        RefusedError: another version of interlace wrote it.
+    """
+    try:
+        return load(stored_plan(database, run_id))
+    except ValueError as error:
+        raise RefusedError(f"run {run_id}: {error}; use the interlace version that made it") from error
 
 
 def stored_trials(database: Database, run_id: str) -> Stored:

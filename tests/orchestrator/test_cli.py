@@ -174,7 +174,7 @@ def workers_alive(shell: Shell) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("after", [1, 40, 250])
+@pytest.mark.parametrize("after", [1, 40])
 def test_kill_9_leaves_every_finished_trial_and_a_resumable_run(shell: Shell, after: int) -> None:
     process = shell.start("run", *LONG)
     finished = wait_for(shell, process, after)
@@ -188,7 +188,10 @@ def test_kill_9_leaves_every_finished_trial_and_a_resumable_run(shell: Shell, af
     left_out = shell.ask(
         "SELECT DISTINCT excluded_reason AS why FROM trial_flat WHERE kind = 'measured' AND status <> 'done'"
     )
-    assert {row["why"] for row in left_out} <= {"round_cut_short: replayed whole"}
+    assert {row["why"] for row in left_out} <= {
+        "round_cut_short: replayed whole",
+        "interrupted: the process that ran it ended",
+    }
     deadline = time.monotonic() + 20
     while workers_alive(shell) and time.monotonic() < deadline:
         time.sleep(0.1)

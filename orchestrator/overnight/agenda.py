@@ -1,0 +1,85 @@
+"""What waits on this machine, how long each of it takes, and when it ends."""
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Engine as Database
+
+from db import queue
+from db.queue import Entry
+from orchestrator.errors import RefusedError
+from orchestrator.plan import Plan
+from orchestrator.planning.estimate import Estimate
+from orchestrator.planning.forecast import forecast
+from orchestrator.running.progress import remainder
+from orchestrator.running.shared_rows import machine_identity
+from orchestrator.running.stored import frozen_plan, stored_trials
+from orchestrator.schedule import ScheduledTrial, build_schedule
+from orchestrator.views.machine_lines import known_rates
+from workers.host import HostFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A run that waits, and what is left of it."""
+
+    entry: Entry
+    plan: Plan | None  # None: this version cannot read it, and the duration says why
+    trials: int  # of the schedule, warm-ups left out
+    left: int  # of these
+    duration: Estimate  # of what is left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A waiting run with its place in time. None: not known, because it or one before it is not."""
+
+    waiting: Waiting
+    starts_at: dt.datetime | None
+    ends_at: dt.datetime | None
+
+
+def waiting_here(database: Database, host: HostFacts) -> list[Waiting]:
+    """The runs that wait for this machine, in their order."""
+    here = machine_identity(host)
+    return [look_ahead(database, entry) for entry in queue.entries(database) if entry.machine_sha256 == here]
+
+
+def look_ahead(database: Database, entry: Entry) -> Waiting:
+    """What is left of a run and how long that takes, by rates measured here where there are any."""
+    try:
+        plan = frozen_plan(database, entry.run_id)
+    except RefusedError as error:
+        return Waiting(
+            entry=entry, plan=None, trials=0, left=0, duration=Estimate(duration_s=None, assumption=str(error))
+        )
+    schedule = build_schedule(plan)
+    stored = stored_trials(database, entry.run_id)
+    units = remainder(schedule, stored.trials, dropped=stored.dropped, replays=plan.gate.replays).units
+    left = [trial for unit in units for trial in unit.trials]
+    return Waiting(
+        entry=entry,
+        plan=plan,
+        trials=sum(trial.kind != "warmup" for trial in schedule),
+        left=len(left),
+        duration=forecast(plan, [*_warm_ups(schedule), *left], measured=known_rates(plan, str(database.url.database))),
+    )
+
+
+def _warm_ups(schedule: Sequence[ScheduledTrial]) -> list[ScheduledTrial]:
+    return [trial for trial in schedule if trial.kind == "warmup"]
+
+
+def agenda(waiting: Sequence[Waiting], *, now: dt.datetime) -> list[Slot]:
+    """One after the other, from now on. Pure."""
+    return list(_slots(waiting, now))
+
+
+def _slots(waiting: Sequence[Waiting], now: dt.datetime) -> Iterator[Slot]:
+    at: dt.datetime | None = now
+    for each in waiting:
+        seconds = each.duration.duration_s
+        ends_at = None if at is None or seconds is None else at + dt.timedelta(seconds=seconds)
+        yield Slot(waiting=each, starts_at=at, ends_at=ends_at)
+        at = ends_at

@@ -1,0 +1,96 @@
+"""What the morning is told: one Markdown file a night, beside the database. The text is pure."""
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.overnight.night import Ended
+
+FOLDER = "nights"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A night as it ended."""
+
+    host: str
+    database: str
+    began_at: dt.datetime
+    ended_at: dt.datetime
+    why: str  # it ended
+    runs: Sequence[Ended]
+    waiting: int  # runs left
+
+    @property
+    def headline(self) -> str:
+        """One line."""
+        done = sum(run.state == "done" for run in self.runs)
+        failed = sum(run.state == "failed" for run in self.runs)
+        parts = [f"{done} of {len(self.runs)} runs done" if self.runs else "no run began"]
+        parts += [f"{failed} failed"] if failed else []
+        parts += [f"{self.waiting} left in the queue"] if self.waiting else []
+        return f"interlace on {self.host}: {', '.join(parts)}"
+
+
+def markdown(summary: Summary) -> str:
+    """The night, for people: what ran, what it showed, what went wrong and where to look."""
+    return "\n".join(_lines(summary)) + "\n"
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    yield f"# {summary.headline}"
+    yield ""
+    yield f"From {_local(summary.began_at)} to {_local(summary.ended_at)}; it ended because {summary.why}."
+    for run in summary.runs:
+        yield ""
+        yield f"## {_code(run.experiment)}: {_STATES[run.state]}"
+        yield ""
+        yield f"Run `{run.run_id}`, {_local(run.started_at)} to {_local(run.ended_at)}."
+        if run.note:
+            yield f"{_plain(run.note)}."
+        if run.verdicts:
+            yield ""
+            yield _plain(run.verdicts)
+        if run.problems:
+            yield ""
+            yield from (f"- {_plain(problem)}" for problem in run.problems)
+        yield ""
+        yield f"Look: `interlace audit {run.run_id}`, `interlace report {run.run_id} -o FILE.html`"
+    yield ""
+    yield f"Database: `{summary.database}`. What waits: `interlace queue list`; the next `interlace work` goes on."
+
+
+_STATES = {"done": "done", "failed": "failed", "waiting": "not finished, goes on in its place"}
+
+
+def _local(moment: dt.datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M}"
+
+
+def _plain(text: str) -> str:
+    """Text of arms and engines as text: no line of it becomes markup."""
+    for sign in "\\`*_<>[]#|":
+        text = text.replace(sign, f"\\{sign}")
+    return " ".join(text.split())
+
+
+def _code(text: str) -> str:
+    return "`" + text.replace("`", "'") + "`"
+
+
+def write_summary(summary: Summary, database: Path) -> Path:
+    """Write the night's file; one that ended in the same minute keeps its own.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    folder = database.parent / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    name, number = f"{summary.ended_at.astimezone(dt.UTC):%Y-%m-%dT%H%MZ}", 1
+    path = folder / f"{name}.md"
+    while path.exists():
+        number += 1
+        path = folder / f"{name}-{number}.md"
+    path.write_text(markdown(summary), encoding="utf-8")
+    return path
