@@ -1,5 +1,6 @@
 """Overrides in, plan out: everything that a run needs, composed and checked before anything runs."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from orchestrator.configuration.detecting import NoiseOf, with_rounds_to_detect
 from orchestrator.configuration.names import choose_control
 from orchestrator.configuration.overrides import COMMAND_LINE, Setting, merge, parse, suggest
 from orchestrator.configuration.parts import Part, Parts
+from orchestrator.configuration.secrets import masked, without_secrets
 from orchestrator.configuration.workload import read_workload
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Deadlines, Design, Gate, Plan, Prompt
@@ -69,6 +71,7 @@ def make_plan(
     request = _request(overrides, parts)
     _load_shared(request, defaults, parts)
     arms, notes = build_arms(request.products, defaults, parts)
+    arms, secret_notes, secrets = without_secrets(arms, os.environ)
     prompts = _prompts(request, defaults, parts)
     control = choose_control(arms, _root_value(request, root, "control"))
     url: str | None = _group("db", request, defaults, parts)["url"]
@@ -78,13 +81,13 @@ def make_plan(
     plan = Plan(
         interlace_version=version("interlace"),
         experiment=_root_value(request, root, "experiment") or request.sweep or UNNAMED,
-        command=tuple(_redacted(line) for line in overrides),
+        command=tuple(masked(_redacted(line), secrets) for line in overrides),
         arms=arms,
         control=control,
         prompts=prompts,
         design=design,
         gate=Gate(**_group("gate", request, defaults, parts)),
-        notes=(*notes, *detect_notes, *design_notes, *_shadow_notes(parts)),
+        notes=(*notes, *secret_notes, *detect_notes, *design_notes, *_shadow_notes(parts)),
     )
     return Composed(plan=_reaching_its_level(plan), db_url=url)
 

@@ -1,0 +1,69 @@
+"""Which row of a run is the later one: a total order, whoever asks."""
+
+import datetime as dt
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from db.advance import attempts, later_trial, more_advanced, run_key
+
+START = dt.datetime(2026, 3, 1, 22, 0)
+
+
+def at(hours: float) -> str:
+    return str(START + dt.timedelta(hours=hours))
+
+
+def row(status: str, **values: Any) -> dict[str, Any]:
+    return {"id": "r", "status": status, "created_at": at(0), "finished_at": None, "heartbeat_at": None} | values
+
+
+def test_done_is_later_than_any_later_sign_of_life() -> None:
+    assert more_advanced(row("done", finished_at=at(1)), row("running", heartbeat_at=at(9)))
+
+
+def test_a_run_that_went_on_is_later_than_its_interruption() -> None:
+    stale = row("interrupted", heartbeat_at=at(1))
+    live = row("running", heartbeat_at=at(2))
+    assert more_advanced(live, stale)
+    assert not more_advanced(stale, live)
+
+
+def test_before_there_were_heartbeats_the_start_of_its_process_tells() -> None:
+    second = START.replace(tzinfo=dt.UTC).timestamp() + 3600
+    assert more_advanced(row("running", runner_started_at=second), row("interrupted", runner_started_at=second - 60))
+
+
+def test_the_status_further_along_and_then_the_row_that_knows_more() -> None:
+    assert more_advanced(row("interrupted"), row("planned"))
+    assert more_advanced(row("done", log_dir="/logs"), row("done"))
+
+
+def test_equal_rows_are_not_later_than_each_other() -> None:
+    assert not more_advanced(row("done"), row("done"))
+
+
+ROWS = st.builds(
+    row,
+    st.sampled_from(["planned", "running", "interrupted", "cancelled", "failed", "done"]),
+    finished_at=st.one_of(st.none(), st.integers(0, 3).map(at)),
+    heartbeat_at=st.one_of(st.none(), st.integers(0, 3).map(at)),
+    note=st.one_of(st.none(), st.sampled_from("ab")),
+)
+
+
+@given(st.lists(ROWS, min_size=3, max_size=3))
+def test_the_order_is_total_so_that_merging_has_one_result(rows: list[dict[str, Any]]) -> None:
+    one, two, three = rows
+    assert more_advanced(one, two) + more_advanced(two, one) == (run_key(one) != run_key(two))
+    assert max(max(one, two, key=run_key), three, key=run_key) == max(one, max(two, three, key=run_key), key=run_key)
+
+
+def test_an_exclusion_is_later_than_none() -> None:
+    excluded = ("excluded", "hot_start")
+    assert later_trial(("done", None), excluded) == later_trial(excluded, ("done", None)) == excluded
+
+
+def test_attempts_are_numbered_by_their_times() -> None:
+    assert attempts({"0195-b", "0195-a", "0196-a"}) == {"0195-a": 0, "0195-b": 1, "0196-a": 2}
