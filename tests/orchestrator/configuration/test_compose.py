@@ -321,6 +321,20 @@ def test_a_file_of_the_same_name_in_the_working_directory_does_not_stand_in_for_
             ["mlx_lm", "mlx_lm_draft prefix_cache=true", "mlx_lm_draft prefix_cache=false"],
             "mlx_lm",
         ),
+        (
+            "verify_cost",
+            ["block_size=1", "block_size=2", "block_size=4", "block_size=8", "block_size=16"],
+            "block_size=1",
+        ),
+        (
+            "sampling_temperature",
+            [
+                f"{engine} temperature={value}"
+                for engine in ("mlx_lm", "mlx_lm_draft")
+                for value in ("0", "0.3", "0.6", "1")
+            ],
+            "mlx_lm temperature=0",
+        ),
     ],
 )
 def test_the_shipped_experiments_plan(sweep: str, arms: list[str], control: str) -> None:
