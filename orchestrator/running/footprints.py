@@ -3,9 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from orchestrator.plan import Plan
 from orchestrator.planning.memory import load_note, peak_note
+from orchestrator.planning.residency import plan_of
+from orchestrator.running.amending import note_memory
 from orchestrator.running.crew import Member
 from orchestrator.running.outcome import LoadMemory, Outcome
+from orchestrator.running.recorder import Recorder
 from workers.holding import held_bytes, tree_peak_bytes
 
 
@@ -53,3 +57,15 @@ class Footprints:
     def _noted(self, arm: str) -> str | None:
         found = [notes[arm] for notes in (self._load_notes, self._peak_notes) if arm in notes]
         return "; ".join(found) or None
+
+
+def planned_footprints(
+    plan: Plan, recorder: Recorder, *, weights_bytes: Mapping[str, int | None], note: Callable[[str], None]
+) -> Footprints:
+    """Of a run that is recorded: what its plan says each arm will hold."""
+    return Footprints(
+        weights_bytes=weights_bytes,
+        total_bytes={arm.name: arm.total_bytes for arm in plan_of(plan.arms, plan.prompts).arms},
+        note=note,
+        store=lambda arm, text: note_memory(recorder.database, arm_id=recorder.arm_ids[arm], text=text),
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from orchestrator.plan import Arm, Plan
 from orchestrator.running.crew import Crew, Member
 from orchestrator.running.evidence import judge
-from workers.errors import WorkerFault
+from workers.errors import FaultKind, WorkerFault
 from workers.protocol import Generate
 
 PREFLIGHT_TOKENS = 8
@@ -30,6 +30,8 @@ def try_arm(plan: Plan, arm: Arm, crew: Crew, *, on_load: Callable[[Member], Non
     except WorkerFault as fault:
         crew.discard(arm)
         return f"{fault.kind}: {fault}"
+    if crew.swap and (words := crew.discard(arm)) is not None:  # it has to make room after every trial
+        return f"{FaultKind.teardown_hang}: {words}"
     if plan.design.evidence == "record":
         return None
     return next((why for generation in generations if (why := judge(generation.evidence).fault)), None)

@@ -7,32 +7,30 @@ early, and what is stored then can be resumed. Who is asked to stop finishes its
 
 import datetime as dt
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from orchestrator.errors import IncompleteError, InputError, StoppedError
 from orchestrator.plan import Arm, Plan, Prompt
-from orchestrator.planning.memory import load_note
+from orchestrator.running.amending import spoil_newest_trial
 from orchestrator.running.crew import Crew, Member
+from orchestrator.running.footprints import Footprints, planned_footprints
 from orchestrator.running.gate import OPEN, Gatekeeper, Passage
 from orchestrator.running.lookout import Lookout
-from orchestrator.running.measures import measure
 from orchestrator.running.observing import Observer
-from orchestrator.running.outcome import Fault, LoadMemory, Outcome, Verdict
+from orchestrator.running.outcome import Fault, Outcome, Verdict
+from orchestrator.running.parking import FAULTS_IN_A_ROW, Streaks
+from orchestrator.running.patrol import Patrol
 from orchestrator.running.preflight import try_arm
 from orchestrator.running.progress import Remainder, Unit
 from orchestrator.running.recorder import Recorder
+from orchestrator.running.rousing import ShortDecodes
 from orchestrator.schedule import ScheduledTrial
 from workers.errors import FaultKind, WorkerFault
-from workers.holding import held_bytes
 from workers.host import HostFacts
 from workers.protocol import Generate, Generation
 from workers.telemetry import Reading
-
-FAULTS_IN_A_ROW = 3  # after these an arm is parked
-
 
 # Called once all trials of a run are stored, while the crew's workers are there (or load again on demand). A run that
 # was killed in it is resumed with nothing else left: what it has stored then, it must find and not store twice.
@@ -60,16 +58,37 @@ class Runner:
     lookout: Lookout = field(default_factory=Lookout)
     keeper: Gatekeeper | None = None  # None: nothing is waited for
     clocks: Clocks = field(default_factory=Clocks)
-    canaries: dict[str, float] = field(default_factory=dict)  # by arm: decode rate of its first one, cold
     planned_bytes: Mapping[str, int | None] = field(default_factory=dict)  # by arm: weights, draft included
-    memory_noted: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     # Which treatments' comparisons are decided, and how; asked after each round of a design that may stop early.
     decisions: Callable[[], Mapping[str, str]] = dict
     decided: set[str] = field(default_factory=set)
-    faults_in_a_row: Counter[str] = field(default_factory=Counter)
+    streaks: Streaks = field(default_factory=Streaks)
     should_stop: Callable[[], bool] = lambda: False  # asked before each round and each control run
     after_rounds: AfterRounds | None = None
+
+    short: ShortDecodes = field(init=False)
+    footprints: Footprints = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.short = ShortDecodes(plan=self.plan, sequence_total=len(self.schedule))
+        self.footprints = planned_footprints(
+            self.plan, self.recorder, weights_bytes=self.planned_bytes, note=self.observer.noted
+        )
+        self.crew.hung = self._teardown_hung
+        if self.keeper is not None:
+            self._watch_over(self.keeper)
+
+    def _watch_over(self, keeper: Gatekeeper) -> None:
+        """Before each trial: what earlier processes left, and what an ended arm has not given back."""
+        self.lookout.also = lambda: (self.crew.memory_reading(),)
+        keeper.leftovers = Patrol(
+            journal=self.crew.journal_path,
+            gate=self.plan.gate,
+            note=self.observer.noted,
+            arms_in_use=lambda: self.crew.members,
+            survivors=lambda: self.crew.survivors,
+        ).look
 
     def run(self, left: Remainder) -> None:
         """Everything that is left.
@@ -123,23 +142,15 @@ class Runner:
 
     def _loaded(self, arm: Arm, member: Member) -> None:
         """A model that was just loaded is recorded and warmed up, whenever that happens."""
-        self.recorder.arm_loaded(arm, member.hello, member.loaded, self.host, memory=self._load_memory(arm, member))
+        self.recorder.arm_loaded(
+            arm, member.hello, member.loaded, self.host, memory=self.footprints.after_load(arm.name, member)
+        )
         for trial in self.schedule:
             if trial.kind == "warmup" and trial.arm == arm.name:
                 outcome = self._measure(trial, member)
                 self.recorder.save(outcome, attempt=0, order=())
                 if outcome.fault is not None:
                     raise WorkerFault(FaultKind(outcome.fault.kind), outcome.fault.message)
-
-    def _load_memory(self, arm: Arm, member: Member) -> LoadMemory:
-        """Reported once an arm: swapped arms load many times."""
-        planned, pid = self.planned_bytes.get(arm.name), member.process.pid
-        note = load_note(planned_bytes=planned, measured_bytes=member.loaded.active_memory_bytes)
-        if note is not None and arm.name not in self.memory_noted:
-            self.memory_noted.add(arm.name)
-            self.observer.noted(f"{arm.name}: {note}")
-        held = None if pid is None or member.loaded.simulated else held_bytes(pid)
-        return LoadMemory(planned_bytes=planned, footprint_bytes=held, note=note)
 
     # ---- trials ----
 
@@ -184,18 +195,26 @@ class Runner:
             outcome = self._not_loaded(trial, fault)
         else:
             outcome = self._measure(trial, member)
+            self.footprints.after_trial(arm.name, member, outcome)
         verdict = self.recorder.save(outcome, attempt=unit.attempt, order=unit.order)
         self.observer.trial_ended(trial, verdict, outcome)
         self._count_faults(arm, verdict)
         return verdict
 
     def _count_faults(self, arm: Arm, verdict: Verdict) -> None:
-        if verdict.fault is None:
-            self.faults_in_a_row[arm.name] = 0
-            return
-        self.faults_in_a_row[arm.name] += 1
-        if self.faults_in_a_row[arm.name] >= FAULTS_IN_A_ROW:
+        if self.streaks.ended(arm.name, faulty=verdict.fault is not None) and verdict.fault is not None:
             self._drop(arm, f"{FAULTS_IN_A_ROW} faults in a row; the last: {verdict.fault.message}")
+
+    def _teardown_hung(self, name: str, words: str) -> None:
+        """Making room is the end of a swapped arm's trial: one that has to be killed for it costs the trial it ran."""
+        fault = Fault(kind=FaultKind.teardown_hang, message=f"arm {name}: {words}")
+        arm_id = self.recorder.arm_ids[name]
+        if not spoil_newest_trial(self.recorder.database, run_id=self.recorder.run_id, arm_id=arm_id, fault=fault):
+            return
+        self.observer.noted(f"{name}: the trial before is invalid: {fault.kind}")
+        if self.streaks.spoiled(name) and name not in self.dropped:
+            arm = next(arm for arm in self.plan.arms if arm.name == name)
+            self._drop(arm, f"{FAULTS_IN_A_ROW} faults in a row; the last: {fault.message}")
 
     def _drop(self, arm: Arm, reason: str) -> None:
         self.dropped.add(arm.name)
@@ -209,7 +228,7 @@ class Runner:
         """Gate, readings, the trial itself, readings. A fault becomes part of the outcome."""
         answered: list[tuple[Prompt, Generation]] = []
         fault, passage = None, OPEN
-        under_way: Prompt | None = None  # None: the canary
+        under_way: Prompt | None = None  # None: a short decode before the first one
         before: tuple[Reading, ...] | None = None
         wall, monotonic = self.clocks.wall(), self.clocks.monotonic()
         try:
@@ -217,6 +236,8 @@ class Runner:
             before = self._before(trial)
             if trial.kind != "warmup":
                 self.observer.measuring(trial)
+            if not passage.skipped and self.keeper is not None:
+                before = (*before, *self.short.wake(trial, member))
             wall, monotonic = self.clocks.wall(), self.clocks.monotonic()
             for prompt in [] if passage.skipped else self._prompts(trial):
                 under_way = prompt
@@ -266,7 +287,7 @@ class Runner:
             return OPEN
         if not self.plan.gate.canary_tokens:
             return self.keeper.wait()
-        return self.keeper.wait(canary=lambda: self._canary(trial, member))
+        return self.keeper.wait(canary=lambda: self.short.canary(trial, member))
 
     def _before(self, trial: ScheduledTrial) -> tuple[Reading, ...]:
         """The state at the gate, which has just been read, and the canary's speed where there is one."""
@@ -274,23 +295,6 @@ class Runner:
         if self.keeper is None or (last := self.keeper.canary_ratio) is None or trial.kind == "warmup":
             return found
         return (*found, Reading(field="canary_ratio", value=last, source="a short decode over the arm's first one"))
-
-    def _canary(self, trial: ScheduledTrial, member: Member) -> float | None:
-        """The decode rate of a short fixed request over that of the arm's first one; None: too short to have one."""
-        first = self.plan.prompts[0]
-        request = Generate(
-            request_id=f"canary/{trial.sequence}",
-            turns=[[dict(message) for message in first.turns[0]]],
-            max_tokens=self.plan.gate.canary_tokens,
-            seed=self.plan.design.seed,
-            sequence=trial.sequence,
-            sequence_total=len(self.schedule),
-            prompt_class=first.prompt_class,
-        )
-        rate_tps = measure(member.generate(request)[0]).decode_tps
-        if rate_tps is None:
-            return None
-        return rate_tps / self.canaries.setdefault(trial.arm, rate_tps)
 
     def _not_loaded(self, trial: ScheduledTrial, fault: WorkerFault) -> Outcome:
         readings = self.lookout.read()

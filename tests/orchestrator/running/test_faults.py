@@ -103,16 +103,59 @@ def test_a_load_that_fails_in_the_middle_of_the_night(
     assert [trial.error_kind for trial in measured if trial.status == "invalid"] == [kind]
 
 
-def test_a_stop_that_never_returns_costs_a_note_and_no_result(database: Database, tmp_path: Path) -> None:
+HASTY = Deadlines(load_s=20, first_token_s=5, inter_token_s=5, total_s=10, teardown_s=0.3)
+SWAP = DESIGN | {"residency": "swap", "deadlines": HASTY}
+
+
+def test_a_stop_that_never_returns_is_one_invalid_trial_where_it_makes_room_for_the_next_arm(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trial that the worker ran before: it was stored as done, and is taken back by what the process did."""
+    failing_load(monkeypatch, {"fault": "slow_stop"}, which=lambda number: number == 2)
     witness = Witness()
-    deadlines = Deadlines(load_s=20, first_token_s=5, inter_token_s=5, total_s=10, teardown_s=0.3)
-    planned = plan(arm("a"), arm("bad", fault="slow_stop"), **(DESIGN | {"residency": "swap", "deadlines": deadlines}))
-    recorder = run(database, planned, tmp_path, witness)
+    recorder = run(database, plan(arm("a"), arm("bad"), **SWAP), tmp_path, witness)
     measured = rows(database, recorder.run_id, kind="measured")
     assert len(measured) == 2 * ROUNDS
-    assert {trial.status for trial in measured} == {"done"}
+    (invalid,) = (trial for trial in measured if trial.status != "done")
+    assert (invalid.status, invalid.error_kind) == ("invalid", "teardown_hang")
+    assert invalid.arm_id == recorder.arm_ids["bad"]
+    assert invalid.error_message == "arm bad: did not stop within 0.3 s, ended by SIGKILL"
     assert "bad: did not stop within 0.3 s, ended by SIGKILL" in witness.notes
     assert read_journal(journal_beside(tmp_path / "test.db")) == []
+
+
+def test_three_of_them_in_a_row_park_the_arm(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing_load(monkeypatch, {"fault": "slow_stop"}, which=lambda number: number >= 1)
+    witness = Witness()
+    # An order in which the arm never comes twice in succession: then it would stay loaded in between.
+    planned = plan(arm("a"), arm("bad"), arm("c"), **(SWAP | {"seed": 3}))
+    recorder = run(database, planned, tmp_path, witness)
+    assert witness.dropped == {
+        "bad": "3 faults in a row; the last: arm bad: did not stop within 0.3 s, ended by SIGKILL"
+    }
+    bad = rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["bad"])
+    assert [trial.error_kind for trial in bad] == ["teardown_hang"] * 3
+    assert len(rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["a"])) == ROUNDS
+
+
+def test_one_that_hangs_at_once_is_found_in_the_preflight(database: Database, tmp_path: Path) -> None:
+    """What would cost every trial of the night is known before it."""
+    witness = Witness()
+    planned = plan(arm("a"), arm("bad", fault="slow_stop"), **(SWAP | {"on_preflight_failure": "drop"}))
+    recorder = run(database, planned, tmp_path, witness)
+    assert witness.problems["bad"] == "teardown_hang: did not stop within 0.3 s, ended by SIGKILL"
+    assert rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["bad"]) == []
+
+
+def test_after_the_last_trial_of_a_resident_arm_it_costs_a_note(database: Database, tmp_path: Path) -> None:
+    """Nothing waits for the room by then: its trials were over long before, and count."""
+    witness = Witness()
+    planned = plan(arm("a"), arm("bad", fault="slow_stop"), **(DESIGN | {"deadlines": HASTY}))
+    recorder = run(database, planned, tmp_path, witness)
+    assert {trial.status for trial in rows(database, recorder.run_id, kind="measured")} == {"done"}
+    assert "bad: did not stop within 0.3 s, ended by SIGKILL" in witness.notes
 
 
 def test_three_loads_in_a_row_that_fail_park_the_arm_with_a_note(

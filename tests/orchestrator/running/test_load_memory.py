@@ -9,6 +9,7 @@ from db import models
 from db.session import open_database, reading
 from orchestrator.planning.memory import load_note
 from orchestrator.running.crew import Crew
+from orchestrator.running.footprints import Footprints
 from orchestrator.running.outcome import LoadMemory
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.running.test_runner import recorder_of, run
@@ -42,7 +43,7 @@ def test_a_difference_of_more_than_a_tenth_is_reported(
 
 def test_it_is_stored_with_the_arm(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = LoadMemory(planned_bytes=10 * GB, footprint_bytes=13 * GB, note="12.00 GB are in use")
-    monkeypatch.setattr("orchestrator.running.runner.Runner._load_memory", lambda *_: memory)
+    monkeypatch.setattr(Footprints, "after_load", lambda *_: memory)
     recorder = run(database, plan(arm("a"), arm("b"), rounds=2), tmp_path)
     with reading(database) as session:
         row = session.get_one(models.Arm, recorder.arm_ids["a"])
