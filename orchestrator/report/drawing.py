@@ -60,7 +60,7 @@ def svg_for_page(drawing: Drawing, *, name: str, label: str) -> str:
             if (value := element.get(key)) is not None:
                 element.set(key, value.replace("#", f"#{name}-") if key == "clip-path" else f"{name}-{value}")
     root.set("role", "img")
-    root.set("aria-label", label)
+    root.set("aria-label", shown_line(label))
     return _written(root)
 
 

@@ -6,10 +6,11 @@ from orchestrator.audit import Comparison
 from orchestrator.report.charts.theme import VERDICTS
 from orchestrator.report.material import FINISHED, Material
 from orchestrator.report.parts import Line
-from orchestrator.report.words import change, counted, listed, number, percent, span, times
+from orchestrator.report.words import change, counted, listed, number, percent, shortened, span, times
 from orchestrator.statistics.observations import LOWER_IS_FASTER
 from orchestrator.views.audit_view import sentence
 
+HEADLINE_CHARACTERS = 44
 TOLD_ONE_BY_ONE = 3  # treatments; more are counted
 DRIFT_WORTH_TELLING = 0.02
 
@@ -40,7 +41,7 @@ def verdict_sentence(material: Material) -> str:
         return "Nothing to judge yet: no round is complete."
     if material.findings.recommendation.disagree:
         return material.findings.recommendation.sentence
-    control = material.result.control
+    control = in_a_headline(material.result.control)
     if len(found) > TOLD_ONE_BY_ONE:
         return f"Of {len(found)} arms held against {control}, {listed(list(_counts(found)))}{_despite(material)}."
     return f"Against {control}, {listed([clause(one) for one in found])}{_despite(material)}."
@@ -48,11 +49,17 @@ def verdict_sentence(material: Material) -> str:
 
 def clause(one: Comparison) -> str:
     """What is found of one arm, without the control's name."""
+    arm = in_a_headline(one.treatment)
     if one.split is not None:
-        return f"{one.treatment} is better for one thing and worse for another"
+        return f"{arm} is better for one thing and worse for another"
     if one.verdict == "supported":
-        return f"{one.treatment} is {speed_words(one)}"
-    return _CLAUSES[one.verdict].format(arm=one.treatment)
+        return f"{arm} is {speed_words(one)}"
+    return _CLAUSES[one.verdict].format(arm=arm)
+
+
+def in_a_headline(arm: str) -> str:
+    """An arm's name where there is little room; it stands whole in the tables."""
+    return shortened(arm, HEADLINE_CHARACTERS)
 
 
 def speed_words(one: Comparison) -> str:
@@ -85,7 +92,8 @@ def _counts(found: Sequence[Comparison]) -> Iterable[str]:
         if arms:
             extreme = (max if direction == "faster" else min)(arms, key=lambda one: speed_of(one) or 1.0)
             verb = "is" if len(arms) == 1 else "are"
-            yield f"{len(arms)} {verb} {direction} ({words} of all {extreme.treatment}: {speed_words(extreme)})"
+            most = f"{words} of all {in_a_headline(extreme.treatment)}: {speed_words(extreme)}"
+            yield f"{len(arms)} {verb} {direction} ({most})"
     if split := [one for one in found if one.split is not None]:
         yield f"{len(split)} better for one thing and worse for another"
     for verdict, (singular, plural) in _COUNTED.items():

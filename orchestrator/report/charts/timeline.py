@@ -67,14 +67,20 @@ def timeline(
     panels = [_panel(group, number, frame) for number, group in enumerate(groups)]
     body: Any = alt.concat(*panels, columns=1 if layout.narrow else 2, spacing=14) if frame.many else panels[0]
     lanes = list(_lanes(course, frame))
-    chart = alt.vconcat(body, *lanes, spacing=10) if lanes else body
+    chart: Any = body
+    if lanes:
+        chart = alt.vconcat(body, *lanes, spacing=10).resolve_scale(color="independent", shape="independent")
     rows = {
         "spots": [_row(spot, palette, low) for spot in course.spots],
         "drift": [{"at": round(at, 3), "level": round(level, 5)} for at, level in course.drift],
         "expected": _expected(course, palette, ratios),
         "pauses": [{"at": at, "text": f"paused {seconds / 60:.0f} min"} for at, seconds in course.pauses],
         "waits": [{"at": spot.at, "wait": spot.wait_s} for spot in course.spots if spot.wait_s],
-        "heat": [{"at": spot.at, "heat": _heat(spot.thermal)} for spot in course.spots if spot.thermal is not None],
+        "heat": [
+            {"at": spot.at, "heat": _heat(spot.thermal), "level": spot.thermal + 1}
+            for spot in course.spots
+            if spot.thermal is not None
+        ],
     }
     return Drawing(chart=configured(chart, layout), rows=rows)
 
@@ -217,9 +223,13 @@ def _lanes(course: Course, frame: _Frame) -> Iterable[Any]:
         )
         yield (
             alt.Chart(alt.NamedData("heat"))
-            .mark_tick(thickness=3, height=LANE_HEIGHT - 8)
-            .encode(x=x, color=heat)
-            .properties(width=frame.layout.width - AXIS_WIDTH, height=LANE_HEIGHT - 8, title=_lane("heat, by trial"))
+            .mark_rule(strokeWidth=2.5)
+            .encode(x=x, y=alt.Y("level:Q", axis=None, scale=alt.Scale(domain=[0, 4])), y2=alt.datum(0), color=heat)
+            .properties(
+                width=frame.layout.width - AXIS_WIDTH,
+                height=LANE_HEIGHT - 6,
+                title=_lane("thermal level, highest during the trial"),
+            )
         )
     if any(spot.wait_s for spot in course.spots):
         y = alt.Y("wait:Q", axis=alt.Axis(tickCount=2, grid=False), title=None)
@@ -241,5 +251,5 @@ def _lane(text: str) -> alt.Title:
     )
 
 
-def _heat(level: int | None) -> str:
-    return THERMAL_WORDS[min(level or 0, len(THERMAL_WORDS) - 1)]
+def _heat(level: int) -> str:
+    return THERMAL_WORDS[min(level, len(THERMAL_WORDS) - 1)]

@@ -18,6 +18,7 @@ from orchestrator.report.charts.theme import Drawing, Layout, Palette
 from orchestrator.report.material import Material
 from orchestrator.report.parts import Absent, Cell, Fork, Grid, Picture, Section
 from orchestrator.report.sections.results import palette_of
+from orchestrator.report.verdict import in_a_headline
 from orchestrator.report.words import MISSING, MORE, count, counted, listed, number, percent, seconds, size, span, times
 
 MOST_CURVES = 8
@@ -59,7 +60,9 @@ def widths_section(material: Material, findings: Findings) -> Section | Absent:
 
 
 def _curves(findings: Findings) -> list[WidthCurve]:
-    return [curve for curve in findings.width_curves if len(curve.points) > 1][:MOST_CURVES]
+    """Those with widths to choose from."""
+    several = [curve for curve in findings.width_curves if sum(point.width > 1 for point in curve.points) > 1]
+    return several[:MOST_CURVES]
 
 
 def _widths_pictures(findings: Findings) -> Iterable[Picture]:
@@ -195,8 +198,9 @@ def _turns_title(arms: Sequence[ArmTurns], control: str) -> str:
         return "Time to the first token, turn by turn"
     ratio, turn, arm = max(later)
     if ratio < 1.1:
-        return f"No arm's later turns start later than those of {control}"
-    return f"Turn {turn + 1} starts {number(ratio, digits=2)} times as late with {arm} as with {control}"
+        return f"No arm's later turns start later than those of {in_a_headline(control)}"
+    late = f"Turn {turn + 1} starts {number(ratio, digits=2)} times as late"
+    return f"{late} with {in_a_headline(arm)} as with {in_a_headline(control)}"
 
 
 def _turn_grid(arms: Sequence[ArmTurns]) -> Grid:
@@ -369,7 +373,7 @@ def ceiling_section(material: Material, findings: Findings) -> Section | Absent:
     )
     picture = Picture(
         key="ceiling",
-        title=f"{best.arm} reaches {percent(best.share.value)} of what the memory's bandwidth allows",
+        title=f"{in_a_headline(best.arm)} reaches {percent(best.share.value)} of what the memory's bandwidth allows",
         detail=detail,
         draw=lambda layout: roofline(known, palette=palette, layout=layout),
     )

@@ -10,8 +10,8 @@ from orchestrator.report.charts.timeline import MOST_PANELS, MOST_TOGETHER, time
 from orchestrator.report.course import Course, course_of, thinned
 from orchestrator.report.material import Material
 from orchestrator.report.parts import Absent, Cell, Grid, Picture, Section
-from orchestrator.report.verdict import clause, drift_words, speed_of
-from orchestrator.report.words import MISSING, counted, number, percent, seconds, size, span, times
+from orchestrator.report.verdict import clause, drift_words, in_a_headline, speed_of
+from orchestrator.report.words import MISSING, counted, listed, number, percent, seconds, size, span, times
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.observations import LOWER_IS_FASTER, ArmSummary, round_values
 from orchestrator.views.audit_view import METRIC_WORDS, p_text
@@ -80,7 +80,7 @@ def _course_title(material: Material, course: Course) -> str:
     if clear:
         one = max(clear, key=lambda each: abs(math.log(each.ratio or 1.0)))
         won = one.wins if one.direction == "faster" else one.rounds - (one.wins or 0)
-        return f"{machine}; {one.treatment} was {one.direction} in {won} of {one.rounds} rounds"
+        return f"{machine}; {in_a_headline(one.treatment)} was {one.direction} in {won} of {one.rounds} rounds"
     doubtful = [one for one in material.overall if one.verdict == "could_be_drift"]
     return f"{machine}; {clause(doubtful[0])}" if doubtful and material.run.randomised else machine
 
@@ -187,7 +187,7 @@ def _overall_title(material: Material) -> str:
         )
     if len(clear) == len(found):
         return "Every arm is clear of 1 and of the control against itself" if len(found) > 1 else _clear_title(clear[0])
-    names = [one.treatment for one in clear]
+    names = [in_a_headline(one.treatment) for one in clear]
     return (
         f"Clear of the control: {', '.join(names)}"
         if len(names) <= 3
@@ -200,12 +200,16 @@ def _clear_title(one: Comparison) -> str:
 
 
 def _parts_title(parts: Sequence[Comparison]) -> str:
-    speeds = [speed for one in parts if one.verdict == "supported" and (speed := speed_of(one)) is not None]
-    if not speeds:
+    ways: dict[str, set[bool]] = {}
+    for one in parts:
+        if one.verdict == "supported" and (speed := speed_of(one)) is not None:
+            ways.setdefault(one.treatment, set()).add(speed > 1)
+    if not ways:
         return "By kind of prompt, workload and turn: no part alone has rounds enough, or a clear difference"
-    if min(speeds) < 1 < max(speeds):
-        return "It depends on the prompts: some parts are faster and some slower"
-    return "The same by kind of prompt, workload and turn"
+    split = [in_a_headline(arm) for arm, found in ways.items() if len(found) > 1]
+    if split:
+        return f"It depends on the prompts: {listed(split[:3])} faster in some parts and slower in others"
+    return "Each arm comes out the same way in every part that can be told"
 
 
 def _effect_grids(material: Material) -> Iterable[Grid]:
@@ -323,7 +327,7 @@ def _rounds_title(material: Material) -> str:
     if whole and len(whole) == len(material.overall):
         return "Every arm comes out the same way in every round"
     if whole:
-        return f"{', '.join(one.treatment for one in whole[:3])}: the same way in every round"
+        return f"{', '.join(in_a_headline(one.treatment) for one in whole[:3])}: the same way in every round"
     return "No arm comes out the same way in every round"
 
 
