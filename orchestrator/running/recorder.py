@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Engine as Database
-from sqlalchemy import func, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db import models
@@ -18,7 +18,7 @@ from orchestrator.running.outcome import LoadMemory, Outcome, Verdict, settle
 from orchestrator.running.progress import UnderWay
 from orchestrator.running.shared_rows import environment_row
 from orchestrator.running.stored import refuse_held_run
-from orchestrator.running.trial_rows import gate_detail, generation_rows, number, telemetry_rows, words
+from orchestrator.running.trial_rows import gate_detail, generation_rows, number, telemetry_values, words
 from orchestrator.schedule import ScheduledTrial
 from workers.host import HostFacts, Lease
 from workers.protocol import Hello, Loaded
@@ -106,6 +106,9 @@ class Recorder:
         with transaction(self.database) as session:
             row = self._trial(session, outcome, verdict, attempt=attempt, order=order)
             session.add(row)
+            session.flush()
+            if readings := telemetry_values(row.id, before=outcome.before, during=outcome.during, after=outcome.after):
+                session.execute(insert(models.Telemetry), readings)
         self.last_ordinal = row.ordinal
         return verdict
 
@@ -147,11 +150,6 @@ class Recorder:
             power_reason=power_reason,
             log_path=outcome.log_path,
             generations=generation_rows(outcome.generations),
-            telemetry=[
-                *telemetry_rows("before", outcome.before),
-                *telemetry_rows("during", outcome.during),
-                *telemetry_rows("after", outcome.after),
-            ],
         )
 
     def _next_ordinal(self, session: Session) -> int:

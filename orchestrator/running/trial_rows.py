@@ -79,8 +79,14 @@ def _seconds(stamp_us: int | None) -> float | None:
     return None if stamp_us is None else stamp_us / 1e6
 
 
-def telemetry_rows(phase: str, readings: Sequence[Reading]) -> list[models.Telemetry]:
-    return [models.Telemetry(phase=phase, **asdict(reading)) for reading in readings]
+def telemetry_values(trial_id: str, **readings: Sequence[Reading]) -> list[dict[str, Any]]:
+    """The readings of each phase as plain values: sixty objects would cost more than all else of a trial's commit."""
+    return [
+        {"trial_id": trial_id, "phase": phase}
+        | {name: getattr(reading, name) for name in ("field", "value", "value_text", "source", "reason")}
+        for phase, found in readings.items()
+        for reading in found
+    ]
 
 
 def _reading(readings: Sequence[Reading], name: str) -> Reading | None:
