@@ -9,7 +9,7 @@ import itertools
 import json
 import random
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,13 +27,28 @@ from workers.host import HostFacts
 
 START = dt.datetime(2025, 11, 1, 20, 0, tzinfo=dt.UTC)
 TOKENS = 200  # of an answer
-ARMS = ("checkpoint=qwen3-8b-4bit,qwen3-8b-8bit", "engine=mlx_lm,mlx_lm_draft", "engine.block_size=2,4,8")
+HOURS_BETWEEN = 7  # of one run's start and the next one's
+EXPERIMENTS = {
+    "block-size": (
+        "checkpoint=qwen3-8b-4bit,qwen3-8b-8bit",
+        "engine=mlx_lm,mlx_lm_draft",
+        "engine.block_size=2,4,8",
+    ),
+    "six-bits": ("checkpoint=qwen3-8b-6bit", "engine=mlx_lm,mlx_lm_draft", "engine.block_size=2,3,4,6,8"),
+    "small": (
+        "checkpoint=qwen3-0.6b-4bit,qwen3-0.6b-8bit,qwen3-0.6b-bf16",
+        "engine=mlx_lm",
+        "sampling.temperature=0,0.7",
+    ),
+    "llama": ("checkpoint=llama-3.2-1b-4bit,llama-3.2-3b-4bit", "engine=mlx_lm,prompt_lookup"),
+    "large": ("checkpoint=qwen3-30b-a3b-4bit,qwen3.8-27b-4bit", "engine=mlx_lm", "sampling.temperature=0,0.7"),
+    "lookup": ("checkpoint=smollm2-4bit,smollm2-8bit,smollm2-f32", "engine=mlx_lm,prompt_lookup"),
+}
 WORKLOADS = (  # a trial is five prompts, or one prompt of two turns
     ("workload=five_prompts", "design.interleave_by=workload", "design.rounds=24"),
     ("workload=two_turns", "design.interleave_by=prompt", "design.rounds=40"),
 )
 HOSTS = (("studio", "Apple M4 Max", 64), ("book", "Apple M3 Pro", 36), ("mini", "Apple M2", 16))
-EXPERIMENTS = ("block-size", "quantisation", "drafters", "long-context", "nightly", "release")
 VERSIONS = (("0.31.0", "0.30.1"), ("0.32.0", "0.31.3"), ("0.32.4", "0.32.2"), ("0.33.1", "0.33.0"))
 READINGS = (
     *(("before", f"reading_{n}") for n in range(23)),
@@ -55,7 +70,7 @@ class Filler:
     rng: random.Random = field(default_factory=lambda: random.Random(0))
     generations: int = 0
     runs: int = 0
-    plans: list[Plan] = field(default_factory=list)
+    plans: list[tuple[str, Plan]] = field(default_factory=list)  # with their experiment
     environments: list[str] = field(default_factory=list)
     answers: list[tuple[str, str, str, str]] = field(default_factory=list)  # token ids, stamps, steps, text
 
@@ -71,7 +86,9 @@ class Filler:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        self.plans = [make_plan([*ARMS, *workload]).plan for workload in WORKLOADS]
+        self.plans = [
+            (name, make_plan([*arms, *workload]).plan) for workload in WORKLOADS for name, arms in EXPERIMENTS.items()
+        ]
         self.answers = [_answer(self.rng) for _ in range(_POOL)]
         for mlx, mlx_lm in VERSIONS:
             self.environments.append(new_id())
@@ -82,8 +99,8 @@ class Filler:
     def _run(self, connection: sqlite3.Connection) -> None:
         """One run, a few hours after the one before."""
         number, self.runs = self.runs, self.runs + 1
-        plan = self.plans[number % len(self.plans)]
-        name, chip, gib = HOSTS[number % len(HOSTS)]
+        experiment, plan = self.plans[number % len(self.plans)]
+        name, chip, gib = HOSTS[number // len(self.plans) % len(HOSTS)]
         host = HostFacts(
             hostname=name,
             os="macOS 15.5",
@@ -102,12 +119,12 @@ class Filler:
             id=made.run_id,
             plan=plan,
             arm_ids=made.arm_ids,
-            started_at=START + dt.timedelta(hours=11 * number),
+            started_at=START + dt.timedelta(hours=HOURS_BETWEEN * number),
             environment=self.environments[min(number // 200, len(self.environments) - 1)],
-            speed=0.8 + 0.1 * (number % len(HOSTS)),
+            speed=0.8 + 0.1 * (number // len(self.plans) % len(HOSTS)),
         )
         connection.execute("BEGIN IMMEDIATE")
-        run.finish(connection, experiment=EXPERIMENTS[number % len(EXPERIMENTS)])
+        run.finish(connection, experiment=experiment)
         rows = run.rows(self.rng, self.answers)
         for table, columns in COLUMNS.items():
             marks = ", ".join("?" * len(columns.split()))
@@ -241,8 +258,3 @@ def _answer(rng: random.Random) -> tuple[str, str, str, str]:
     steps = [[3, accepted, accepted + 1] for accepted in (rng.randrange(4) for _ in range(TOKENS // 3))]
     words = " ".join("".join(rng.choices("etaoinshrdlu", k=rng.randrange(2, 9))) for _ in range(TOKENS * 3 // 4))
     return *(json.dumps(value, separators=(",", ":")) for value in (token_ids, list(stamps), steps)), words
-
-
-def arm_names() -> Iterator[str]:
-    """The arms of every generated run, the control first."""
-    return (arm.name for arm in make_plan([*ARMS, *WORKLOADS[0]]).plan.arms)
