@@ -8,7 +8,7 @@ import datetime as dt
 import shutil
 import sqlite3
 import tempfile
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +93,8 @@ def deliver(made: Path, place: Path) -> None:
     except OSError as error:
         raise StorageError(f"{place}: cannot be written ({error.strerror}); name another file") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
 
 
 def _refuse_damaged(copy: Path, database: Path) -> None:

@@ -212,9 +212,9 @@ class _Merge:
     def _number_rounds(self) -> None:
         """A round that two copies of a run both went on to measure: both stay, numbered as attempts by their times."""
         clashes = self._rows(
-            'SELECT DISTINCT o.run_id, o."index" FROM other.round o JOIN main.round m ON m.run_id = o.run_id'
-            f' AND m."index" = o."index" AND m.attempt = o.attempt AND m.id <> o.id WHERE o.run_id IN ({_TAKEN})'
-            " ORDER BY 1, 2"
+            'SELECT DISTINCT o.run_id, o."index" FROM other.round o JOIN main.round m'
+            ' ON m.run_id = o.run_id AND m."index" = o."index" AND m.attempt = o.attempt AND m.id <> o.id'
+            f" WHERE o.run_id IN ({_TAKEN}) AND o.id NOT IN (SELECT id FROM main.round) ORDER BY 1, 2"
         )
         by_run: dict[str, list[int]] = defaultdict(list)
         for run_id, index in clashes:

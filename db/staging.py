@@ -43,8 +43,10 @@ def make_current(copy: Path, *, shown: Path) -> Path:
         SchemaError: see `staged`.
     """
     try:
-        _refuse_other_than_ours(current(str(copy)), shown)
-        version = upgrade(str(copy))
+        version = current(str(copy))
+        _refuse_other_than_ours(version, shown)
+        if version.state is State.OLDER:
+            version = upgrade(str(copy))
         problems = unsound(version)
     except sqlite3.DatabaseError as error:
         raise SchemaError(f"{shown}: damaged ({error}); take it from a backup") from error

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from db.advance import attempts, later_trial, more_advanced, run_key
 
-START = dt.datetime(2026, 3, 1, 22, 0)
+START = dt.datetime(2026, 3, 1, 22, 0, tzinfo=dt.UTC)
 
 
 def at(hours: float) -> str:
-    return str(START + dt.timedelta(hours=hours))
+    return str((START + dt.timedelta(hours=hours)).replace(tzinfo=None))
 
 
 def row(status: str, **values: Any) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def test_a_run_that_went_on_is_later_than_its_interruption() -> None:
 
 
 def test_before_there_were_heartbeats_the_start_of_its_process_tells() -> None:
-    second = START.replace(tzinfo=dt.UTC).timestamp() + 3600
+    second = START.timestamp() + 3600
     assert more_advanced(row("running", runner_started_at=second), row("interrupted", runner_started_at=second - 60))
 
 
