@@ -66,7 +66,8 @@ class _Run:
     evidence: EvidenceTable
     differences: DifferenceTable
     carry_over: CarryOver | None
-    notes: Mapping[str, tuple[Reason, ...]]  # by arm: trials left out
+    notes: Mapping[str, tuple[Reason, ...]]  # by arm: trials left out, and those that count although they ran early
+    replays: tuple[Reason, ...]
     drift: float | None  # between the control runs at both ends
     drift_reason: str | None
 
@@ -123,7 +124,8 @@ def audit(
         evidence=EvidenceTable.read(measured),
         differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
         carry_over=carry_over(usable.trials(ALL), control=control, seed=seed),
-        notes={arm: _left_out(measured, arm) for arm in arms},
+        notes={arm: (*_left_out(measured, arm), *_hot_starts(measured, arm)) for arm in arms},
+        replays=_replays(trials),
         drift=drift,
         drift_reason=drift_reason,
     )
@@ -253,7 +255,7 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
     verdict, reasons = decide(_case(run, one, treatment))
     notes = (*ran.notes, *control_ran.notes, *_carry_over_note(run, reasons))
     if scope == ALL:
-        notes = (_drift_note(run), *notes, *run.notes[treatment], *run.notes[run.control])
+        notes = (_drift_note(run), *run.replays, *notes, *run.notes[treatment], *run.notes[run.control])
     return Comparison(
         treatment=treatment,
         control=run.control,
@@ -364,3 +366,30 @@ def _left_out(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
     counts = ", ".join(f"{count} {name}" for name, count in why.value_counts().items())
     noun = "trial" if len(unused) == 1 else "trials"
     return (Reason(code="left_out", text=f"{arm}: {len(unused)} {noun} left out ({counts})"),)
+
+
+def _replays(trials: pd.DataFrame) -> tuple[Reason, ...]:
+    """How often a round was run again, and why: what happened to it is told, though it counts no longer."""
+    if "attempt" not in trials.columns:
+        return ()
+    rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
+    replaced = rows[rows["attempt"] < rows.groupby("round")["attempt"].transform("max")]
+    left_out = replaced.dropna(subset=["excluded_reason"])
+    if left_out.empty:
+        return ()
+    causes = left_out["excluded_reason"].astype(str).str.removeprefix("round_replayed: ").drop_duplicates()
+    count = len(left_out[["round", "attempt"]].drop_duplicates())
+    times = "once" if count == 1 else f"{count} times"
+    return (Reason(code="replayed", text=f"a round was replayed {times} ({'; '.join(causes)})"),)
+
+
+def _hot_starts(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
+    """The arm's trials that count although what their gate waited for had not come when their time was up."""
+    if "gate_state" not in measured.columns:
+        return ()
+    rows = measured[(measured["label"] == arm) & measured["usable"] & (measured["gate_state"] == "hot_start")]
+    count = rows["sequence"].nunique()
+    if not count:
+        return ()
+    noun = "trial" if count == 1 else "trials"
+    return (Reason(code="hot_start", text=f"{arm}: {count} {noun} ran before the machine was quiet, and count"),)

@@ -1,25 +1,31 @@
 """A night in seconds: real workers, a real database, a machine on a fake clock that heats up, is disturbed, sleeps and
 has its clock set back. What is stored, and what the audit says of it."""
 
+import datetime as dt
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+import pandas as pd
+import psutil
 import pytest
 from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
 from db.frames import trials
-from db.session import open_database, reading
+from db.session import open_database, reading, transaction
+from orchestrator.errors import HeldError
 from orchestrator.judging import judge_run
 from orchestrator.plan import Gate, Plan
 from orchestrator.running.crew import Crew
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.gate import Gatekeeper
 from orchestrator.running.lookout import Lookout
-from orchestrator.running.making import create_run
+from orchestrator.running.making import create_run, reopen_run
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.progress import remainder
 from orchestrator.running.recorder import Recorder
@@ -28,7 +34,7 @@ from orchestrator.running.stored import log_folder
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.running.test_runner import Witness, rows
-from workers.host import read_boot_id, read_host
+from workers.host import read_host
 from workers.sampling import Sample, Sampler
 from workers.telemetry import Reading
 
@@ -49,6 +55,7 @@ class Night:
 
     state: Callable[[float], State] = lambda at_s: QUIET
     jumps: dict[int, float] = field(default_factory=dict)  # by trial: how far the wall clock moves while it runs
+    epoch_s: float = EPOCH_S
     now_s: float = 0.0
     offset_s: float = 0.0
     started: int = 0
@@ -63,7 +70,7 @@ class Night:
         self.wall_looks += 1
         if self.wall_looks == 3:
             self.offset_s += self.jumps.pop(self.started, 0.0)
-        return EPOCH_S + self.now_s + self.offset_s
+        return self.epoch_s + self.now_s + self.offset_s
 
     def clock(self) -> float:
         return self.now_s
@@ -192,9 +199,11 @@ def test_heat_that_comes_in_a_trial_leaves_it_out_and_the_next_one_waits(databas
     assert any(text.startswith("thermal level 2, waiting for 0 for 30 s") for text in watcher.waits)
     assert max(trial.thermal_max or 0 for trial in measured) == 2
     assert complete_rounds(measured) == 8
-    word, ratio, rounds, _ = verdict(database, recorder)
+    word, ratio, rounds, says = verdict(database, recorder)
     assert (word, rounds) == ("supported", 8)
     assert ratio == pytest.approx(1.1, abs=0.02)
+    assert "a round was replayed " in says
+    assert "thermal: level 2 while it ran, above 1" in says
 
 
 def test_load_bursts_are_waited_for_and_flagged_and_exclude_nothing_by_default(
@@ -210,9 +219,24 @@ def test_load_bursts_are_waited_for_and_flagged_and_exclude_nothing_by_default(
     assert waited.gate_detail is not None
     assert waited.gate_detail["waited_for"]["cpu_cores_others"] == waited.gate_wait_s
     assert reasons(measured) == []
-    word, ratio, _, _ = verdict(database, recorder)
+    word, ratio, _, says = verdict(database, recorder)
     assert word in ("supported", "could_be_drift")
     assert ratio == pytest.approx(1.1, abs=0.05)
+    assert "replayed" not in says
+    assert "ran before the machine was quiet" not in says  # each waited until the burst was over
+
+
+def test_a_load_that_does_not_end_is_told_beside_the_verdict_and_changes_nothing(
+    database: Database, tmp_path: Path
+) -> None:
+    always_busy: State = QUIET | {"cpu_cores_others": 3.0}
+    night = Night(state=lambda at_s: always_busy)
+    recorder, _ = run_night(database, planned(Gate(busy_budget_s=0)), tmp_path, night)
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert {trial.gate_state for trial in measured} == {"hot_start"}
+    word, _, rounds, says = verdict(database, recorder)
+    assert (word, rounds) == ("supported", 8)
+    assert "faster: 8 trials ran before the machine was quiet, and count" in says
 
 
 def test_by_a_rule_of_the_plan_they_leave_trials_out_up_to_the_limit_of_replays(
@@ -242,7 +266,35 @@ def test_a_sleep_voids_the_trial_that_it_overlaps(database: Database, tmp_path: 
     assert slept.monotonic_s == TICK_S
     assert slept.wall_s == TICK_S + 5640
     assert complete_rounds(measured) == 8
-    assert verdict(database, recorder)[0] == "supported"
+    word, _, _, says = verdict(database, recorder)
+    assert word == "supported"
+    assert "a round was replayed once (clock: wall ran +5640.0 s against monotonic)" in says
+
+
+def test_one_night_with_all_of_it(database: Database, tmp_path: Path) -> None:
+    """Heat, a burst of load, a sleep and a clock that is set back, on a machine that drifts by a fifth: the verdict is
+    that of a quiet night, and says what was left out for it."""
+    heat = disturbed(lambda at_s: 2 * HOUR_S <= at_s < 2 * HOUR_S + 500, thermal_level=2.0)
+    load = disturbed(lambda at_s: 3.5 * HOUR_S <= at_s < 3.5 * HOUR_S + 600, cpu_cores_others=3.0)
+    night = Night(
+        state=lambda at_s: heat(at_s) | {"cpu_cores_others": load(at_s)["cpu_cores_others"]},
+        jumps={5: 94 * 60.0, 19: -HOUR_S},
+    )
+    recorder, watcher = run_night(database, planned(drift="saturating", drift_size=-0.2), tmp_path, night)
+    measured = rows(database, recorder.run_id, kind="measured")
+    codes = {reason.partition(":")[0] for reason in reasons(measured)}
+    assert codes == {"thermal", "clock", "round_replayed"}
+    waits = " ".join(watcher.waits)
+    assert "thermal level 2, waiting for 0" in waits
+    assert "others use 3.0 cores, waiting for 0.5" in waits
+    assert complete_rounds(measured) == 8
+    assert watcher.replays >= 3
+    word, ratio, rounds, says = verdict(database, recorder)
+    assert (word, rounds) == ("supported", 8)
+    assert ratio == pytest.approx(1.1, abs=0.02)
+    for words in ("thermal: level 2 while it ran, above 1", "clock: wall ran +5640.0 s", "clock: wall ran -3600.0 s"):
+        assert words in says, says
+    assert f"a round was replayed {watcher.replays} times" in says
 
 
 def test_a_clock_that_is_set_back_changes_neither_order_nor_durations(database: Database, tmp_path: Path) -> None:
@@ -254,6 +306,27 @@ def test_a_clock_that_is_set_back_changes_neither_order_nor_durations(database: 
     assert once[once["kind"] == "measured"]["sequence"].is_monotonic_increasing
     assert set(frame[frame["kind"] == "measured"]["monotonic_s"]) == {TICK_S}
     assert verdict(database, recorder)[:1] == ("supported",)
+
+
+def test_the_end_of_daylight_saving_time_is_no_gap(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 3:00 in Berlin it is 2:00 again: an hour that clocks show twice must not void or reorder trials."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        start = dt.datetime(2026, 10, 24, 23, 0, tzinfo=dt.UTC)  # two hours before
+        night = Night(epoch_s=start.timestamp())
+        recorder, watcher = run_night(database, planned(), tmp_path, night)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    frame = trials(database, recorder.run_id)
+    moments = pd.to_datetime(frame["started_at"], utc=True)
+    assert moments.is_monotonic_increasing
+    assert moments.iloc[0] < dt.datetime(2026, 10, 25, 1, 0, tzinfo=dt.UTC) < moments.iloc[-1]
+    assert (watcher.replays, reasons(rows(database, recorder.run_id))) == (0, [])
+    assert verdict(database, recorder)[0] == "supported"
 
 
 def test_a_gate_that_does_not_open_skips_by_choice(database: Database, tmp_path: Path) -> None:
@@ -314,13 +387,54 @@ def test_what_the_sampler_saw_is_stored_as_during(database: Database, tmp_path: 
     assert ("after", "thermal_level") in found
 
 
-def test_each_trial_names_the_boot_that_it_ran_in(database: Database, tmp_path: Path) -> None:
-    """A run that goes on after a reboot replays the round that was cut short, so no round spans two boots."""
-    small = planned(rounds=2)
+def rebooted(monkeypatch: pytest.MonkeyPatch, boot_id: str) -> None:
+    """This machine, after another boot."""
+    monkeypatch.setattr("workers.host.read_boot_id", lambda system=None: boot_id)
+
+
+def test_a_reboot_in_the_middle_frees_the_run_and_costs_the_round_that_it_cut_short(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of pid, start and boot of the lease only the boot tells that nobody runs it any more."""
+
+    class Power(Witness):
+        trials = 0
+
+        def trial_started(self, trial: ScheduledTrial) -> None:
+            Power.trials += 1
+            if Power.trials == 12:
+                raise KeyboardInterrupt  # as far as the database is concerned: the power goes
+
+    rebooted(monkeypatch, "boot-1")
+    small = planned(rounds=8)
     recorder = create_run(database, small, host=read_host(), weights=find_weights(small), log_root=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_recorded(recorder, observer=Power())
+    other = psutil.Process(os.getppid())  # a process that lives has the pid and the start of the one that ran it
+    with transaction(database) as session:
+        row = session.get_one(models.Run, recorder.run_id)
+        assert row.status == "running"
+        row.runner_pid, row.runner_started_at = other.pid, other.create_time()
+    with pytest.raises(HeldError):
+        run_recorded(reopen_run(database, small, recorder.run_id), observer=Witness())
+    rebooted(monkeypatch, "boot-2")
+    recorder = reopen_run(database, small, recorder.run_id)
     run_recorded(recorder, observer=Witness())
-    boots = {trial.boot_id for trial in rows(database, recorder.run_id)}
-    assert boots == {read_boot_id()}
+    frame = trials(database, recorder.run_id)
+    assert frame["ordinal"].is_monotonic_increasing
+    measured = rows(database, recorder.run_id, kind="measured")
+    assert {trial.boot_id for trial in measured if trial.status == "done"} == {"boot-1", "boot-2"}
+    boots: dict[str | None, set[str | None]] = {}
+    for trial in measured:
+        if trial.status == "done":
+            boots.setdefault(trial.round_id, set()).add(trial.boot_id)
+    assert len(boots) == 8
+    assert all(len(found) == 1 for found in boots.values())  # no round that counts spans two boots
+    assert "round_cut_short: replayed whole" in reasons(measured)
+    word, ratio, rounds, says = verdict(database, recorder)
+    assert (word, rounds) == ("supported", 8)
+    assert ratio == pytest.approx(1.1, abs=0.02)
+    assert "a round was replayed once (round_cut_short: replayed whole" in says
 
 
 def test_a_simulated_run_asks_nothing_of_the_machine(database: Database, tmp_path: Path) -> None:
