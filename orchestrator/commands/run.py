@@ -32,9 +32,12 @@ def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet:
     """`interlace resume`: what is stored stays; a round cut short is replayed whole."""
     from db.frames import resolve_run
     from orchestrator.overnight.machine_lock import MachineLock
+    from orchestrator.running.elsewhere import refuse_from_elsewhere
+    from workers.host import read_host
 
     database = open_stored(url)
     run_id = resolve_run(database, run_text)
+    refuse_from_elsewhere(database, run_id, read_host())
     with MachineLock("interlace resume") as lock:
         return _execute(database, run_id, lock, fail_on=fail_on, quiet=quiet)
 

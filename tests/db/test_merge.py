@@ -320,7 +320,7 @@ def descriptions(count: int) -> st.SearchStrategy[list[Description]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=descriptions(3))
 def test_order_does_not_matter_and_twice_is_once(parts: list[Description], template: Path) -> None:
     with TemporaryDirectory() as name:
