@@ -1,5 +1,6 @@
 """Probes on tiny random models: what they tell is what the engine did; rounding that is put in is found again."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,13 +9,15 @@ from typing import Any
 import pytest
 
 from orchestrator.plan import Deadlines
-from tests.workers import tiny
+from tests.workers import tiny, tiny_drafts
 from tests.workers.engine_contract import converse
 from tests.workers.perturbed import Perturbed
 from workers.engines.base import Engine
+from workers.engines.dflash import Dflash
 from workers.engines.mlx_common import MlxEngine
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_draft import MlxLmDraft
+from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_probes import Budget, Probed, time_passes, timed
 from workers.engines.prompt_lookup import PromptLookup
 from workers.engines.simulated import Simulated
@@ -176,6 +179,29 @@ def test_a_cache_that_cannot_be_trimmed_is_put_back(tmp_path: Path) -> None:
     assert [each.width for each in found.timings] == [1, 4]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_pass_of_a_block_draft_is_timed(tmp_path: Path, version: int) -> None:
+    checkpoint = tiny_drafts.build_target(tmp_path / "target")
+    draft = tiny_drafts.build_draft(tmp_path / "draft", version=version)
+    engine = loaded(Dflash, checkpoint, draft, block_size=4)
+    (before,) = converse(engine, QUESTION)
+    engine.start_conversation()
+    found = engine.time_passes(pass_request(1, 4, draft=True))
+    (drafted, *_) = found.timings
+    trained = json.loads((Path(draft["path"]) / "config.json").read_text())["block_size"]
+    assert (drafted.role, drafted.width) == ("draft", trained)  # it drafts the whole block whatever is verified
+    assert not found.notes
+    (after,) = converse(engine, QUESTION)
+    assert after.result.token_ids == before.result.token_ids
+
+
+def test_a_package_that_runs_the_target_in_its_own_way_is_not_timed(tmp_path: Path) -> None:
+    checkpoint = tiny_drafts.build_target(tmp_path / "target")
+    engine = loaded(Dflash, checkpoint, tiny_drafts.build_draft(tmp_path / "draft"), backend="dflash-mlx")
+    with pytest.raises(ProbeUnsupported, match="dflash-mlx runs the target in its own way"):
+        engine.time_passes(pass_request(1))
+
+
 def test_looking_up_has_no_drafting_pass_to_time(target: dict[str, Any]) -> None:
     found = loaded(PromptLookup, target).time_passes(pass_request(1, 7, draft=True))
     assert [each.width for each in found.timings] == [1, 7]
@@ -271,6 +297,14 @@ def test_an_engine_that_cannot_be_probed_says_so_and_goes_on(spec: WorkerSpec) -
             assert isinstance(answer, Unsupported)
             assert "Simulated" in answer.reason
         assert worker.alive
+
+
+def test_servers_are_not_probed_and_say_why() -> None:
+    engine = MlxLmServer(settings={}, checkpoint={}, draft=None, sampling={})
+    with pytest.raises(ProbeUnsupported, match="text, not tokens"):
+        engine.score(score_request("0" * 64, []))
+    with pytest.raises(ProbeUnsupported, match="no single passes"):
+        engine.time_passes(pass_request(1))
 
 
 def test_simulated_engines_are_not_probed() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.dflash_backends import BACKENDS, Backend, Wanted
 from workers.engines.mlx_loading import LoadedModel, draft_folder
+from workers.engines.mlx_probes import BlockDraft, Probed
 from workers.engines.speculative import (
     DRAFT,
     Answer,
@@ -123,6 +124,12 @@ class Dflash(SpeculativeEngine):
 
     def _forget(self) -> None:
         self._backend.forget()
+
+    def _probed(self) -> Probed:
+        return self._backend.probed()
+
+    def _block_draft(self) -> BlockDraft | None:
+        return self._backend.block_draft()
 
     def _generate(self, turn: Turn, tick: Tick) -> Answer:
         return self._backend.generate(turn.prompt_ids, turn.request.max_tokens, end_ids=self._end_ids, tick=tick)

@@ -7,9 +7,11 @@
 | dflash-mlx   | v1     | accepted tokens a cycle, at the end; widths and sources are read where it calls   |
 """
 
+import copy
 import re
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -21,12 +23,14 @@ from workers.checkpoints import resolve
 from workers.engines.dspark import Rounds, TickingTokenizer, read_nothing, sampling_arguments
 from workers.engines.mlx_common import Sampling
 from workers.engines.mlx_loading import LoadedModel, load_model, obtain_folder
+from workers.engines.mlx_probes import BlockDraft, Budget, Probed
 from workers.engines.speculative import COPY, DRAFT, Answer, Round
-from workers.errors import EngineError, FaultKind
+from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.model_files import read_header, read_json, tensor_table, weight_files
 from workers.stopwatch import Tick
 from workers.surroundings import installed
 
+PROBE_PREFILL_STEP = 512
 # How the packages and MLX say that weights and model do not fit, and how many.
 _UNKNOWN = re.compile(r"Received (\d+) parameters not in model|unexpected in checkpoint \((\d+)\)")
 _LACKING = re.compile(r"Missing (\d+) parameters|missing in checkpoint \((\d+)\)")
@@ -96,6 +100,20 @@ class Backend(ABC):
     def forget(self) -> None:
         """A new conversation: nothing of the last one may be reused."""
         return
+
+    def probed(self) -> Probed:
+        """The target alone.
+
+        Raises:
+            ProbeUnsupported: the package changes it, or runs it in its own way.
+        """
+        raise ProbeUnsupported(
+            f"{self.DISTRIBUTION} runs the target in its own way; ask a plain arm of this checkpoint"
+        )
+
+    def block_draft(self) -> BlockDraft | None:
+        """The draft's pass; None: it cannot be run alone."""
+        return None
 
     @contextmanager
     def _checking_parameters(self, folder: Path) -> Iterator[None]:
@@ -174,6 +192,48 @@ class Dspark(Backend):
             ],
             decode_tps=result.decode_tokens_per_sec,
         )
+
+    def probed(self) -> Probed:
+        """As mlx-lm runs it; on Metal the package's own verify pass has other kernels."""
+        return Probed(
+            model=self._target.model, make_cache=self._target.make_cache, prefill_step_size=PROBE_PREFILL_STEP
+        )
+
+    def block_draft(self) -> BlockDraft:
+        return BlockDraft(width=int(self._draft.config.block_size), after=self._drafting_after)
+
+    def _drafting_after(self, context: Sequence[int], budget: Budget) -> Callable[[], float]:
+        """As `dflash_generate` drafts: the whole block from masks, over the context's hidden states."""
+        import mlx.core as mx
+
+        config = self._draft.config
+        tapped, cache, drafting = list(config.target_layer_ids), self._target.make_cache(), self._draft.make_cache()
+        for start in range(0, len(context), PROBE_PREFILL_STEP):
+            budget.require("processing the prompt")
+            chunk = mx.array([context[start : start + PROBE_PREFILL_STEP]])
+            _, hidden = self._target.run(chunk, cache, tapped)
+            self._draft.append_ctx(self._draft.project_ctx(hidden), drafting)
+            mx.eval(hidden, [layer.state for layer in drafting])
+        last = hidden[:, -1:]
+        block = mx.array([[context[-1], *[int(config.mask_token_id)] * (int(config.block_size) - 1)]])
+        mx.eval(last, block)
+
+        def seconds() -> float:
+            fresh = copy.deepcopy(drafting)
+            mx.synchronize()
+            started = time.perf_counter()
+            mx.eval(self._proposed(block, last, fresh, anchor=context[-1]))
+            return time.perf_counter() - started
+
+        return seconds
+
+    def _proposed(self, block: Any, hidden: Any, cache: Any, *, anchor: int) -> Any:
+        """The likeliest block, by a v2 draft's selector where it has one."""
+        import mlx.core as mx
+
+        if getattr(self._draft, "candidate_selector", None) is not None:
+            return self._draft.select_block(block, hidden, cache, cap=block.shape[1] - 1, anchor_id=anchor)[0]
+        return mx.argmax(self._draft(block, hidden, cache, logits_start=1)[0], axis=-1)
 
 
 class Zlab(Backend):

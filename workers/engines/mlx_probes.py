@@ -211,7 +211,22 @@ def _trims(layer: Any) -> bool:
     return bool(layer.is_trimmable()) and getattr(layer, "max_size", None) is None
 
 
-def time_passes(target: Probed, draft: Probed | None, request: TimePasses, *, prompt_ids: Sequence[int]) -> PassesTimed:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockDraft:
+    """A draft that proposes a block in one pass.
+
+    Attributes:
+        width: of the block.
+        after: given the tokens of a context, what times one pass after it; the cache is as before each time.
+    """
+
+    width: int
+    after: Callable[[Sequence[int], Budget], Callable[[], float]]
+
+
+def time_passes(
+    target: Probed, draft: Probed | BlockDraft | None, request: TimePasses, *, prompt_ids: Sequence[int]
+) -> PassesTimed:
     """See `workers.protocol.TimePasses`. A draft model's drafting pass has one token: it is called for each proposal.
 
     Raises:
@@ -220,13 +235,17 @@ def time_passes(target: Probed, draft: Probed | None, request: TimePasses, *, pr
     budget = Budget(request.budget_s)
     text = _Text([*prompt_ids, *request.token_ids])
     context = text.cut(0, request.context_tokens)
-    passes: dict[tuple[str, int], Pass] = {}
+    passes: dict[tuple[str, int], Callable[[int], float]] = {}
     if request.widths:
         cache = target.processed(context, budget)
-        passes |= {(_TARGET, width): Pass(target, cache, width) for width in sorted(set(request.widths))}
-    if draft is not None:
-        passes[_DRAFT, 1] = Pass(draft, draft.processed(context, budget), 1)
-    timings = timed({key: _on_text(each, text, key[1], request) for key, each in passes.items()}, request, budget)
+        for width in sorted(set(request.widths)):
+            passes[_TARGET, width] = _on_text(Pass(target, cache, width), text, width, request)
+    if isinstance(draft, BlockDraft):
+        drafted = draft.after(context, budget)
+        passes[_DRAFT, draft.width] = lambda _: drafted()
+    elif draft is not None:
+        passes[_DRAFT, 1] = _on_text(Pass(draft, draft.processed(context, budget), 1), text, 1, request)
+    timings = timed(passes, request, budget)
     return PassesTimed(request_id=request.request_id, timings=timings, context_tokens=request.context_tokens)
 
 

@@ -19,11 +19,11 @@ from workers.catalogue.match import Seen, decided, explain, figures, judge_reque
 from workers.catalogue.signs import CatalogueError, Preset, load
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
 from workers.engines.mlx_common import Sampling
-from workers.errors import EngineError, FaultKind
+from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.http.answer import Answer
 from workers.http.client import Client, Reply
 from workers.http.tokens import APPORTIONED, apportion
-from workers.protocol import Evidence
+from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePasses
 from workers.server_process import ServerLog
 
 CHAT_PATH, TEXT_PATH = "/v1/chat/completions", "/v1/completions"
@@ -157,6 +157,26 @@ class ServerEngine(Engine):
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+    # ---- probes ----
+
+    def score(self, request: ScoreTokens) -> Scored:
+        """Not over HTTP: an answer comes as text, and asking for log-probabilities ends speculation in several servers.
+
+        Raises:
+            ProbeUnsupported: always.
+        """
+        raise ProbeUnsupported(
+            "a server tells text, not tokens, and asking it for log-probabilities would switch speculation off in some"
+        )
+
+    def time_passes(self, request: TimePasses) -> PassesTimed:
+        """Not over HTTP.
+
+        Raises:
+            ProbeUnsupported: always.
+        """
+        raise ProbeUnsupported("a server runs whole answers, no single passes")
 
     # ---- for the engines ----
 

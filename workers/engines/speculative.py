@@ -13,7 +13,7 @@ from typing import Any
 from workers.engines.base import CallbackEngine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
 from workers.engines.mlx_common import Sampling, prompt_encoder, wired
 from workers.engines.mlx_loading import LoadedModel, load_model
-from workers.engines.mlx_probes import Probed, score, time_passes
+from workers.engines.mlx_probes import BlockDraft, Probed, score, time_passes
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePasses
 from workers.stopwatch import Tick
@@ -154,9 +154,14 @@ class SpeculativeEngine(CallbackEngine):
         )
 
     def time_passes(self, request: TimePasses) -> PassesTimed:
+        draft = self._block_draft() if request.draft else None
         with wired(self.target.model):
-            timed = time_passes(self._probed(), None, request, prompt_ids=self._encode(request.messages))
-        return replace(timed, notes=[self.NO_DRAFTING_PASS]) if request.draft else timed
+            timed = time_passes(self._probed(), draft, request, prompt_ids=self._encode(request.messages))
+        return replace(timed, notes=[self.NO_DRAFTING_PASS]) if request.draft and draft is None else timed
+
+    def _block_draft(self) -> BlockDraft | None:
+        """The pass that proposes a block; None: there is none, or none that could be run alone."""
+        return None
 
     def _probed(self) -> Probed:
         """The target alone, as mlx-lm runs it.
