@@ -127,4 +127,6 @@ def _share(measured: float | None, ceiling: Figure) -> Figure:
 def _note(share: Figure) -> str | None:
     if share.value is None or share.value <= ABOVE:
         return None
-    return "above the ceiling: weights fit a cache of the processor, or the bandwidth is larger than said"
+    return (
+        "above the ceiling: weights fit a processor's cache, or the bandwidth is larger than said (measured when busy?)"
+    )

@@ -66,11 +66,12 @@ def _losslessness(found: Losslessness | None) -> Section | None:
     told = [arm for arm in found.arms if arm.arm != arm.against or arm.deterministic is not None]
     if not told:
         return None
-    lines = [*dict.fromkeys(arm.note for arm in told if arm.note), *_why_unknown(told), *_examples(told)]
     compared = [arm for arm in told if arm.identical + arm.differs]
+    notes = list(dict.fromkeys(arm.note for arm in told if arm.note))
+    lines = [*(notes if compared else notes[:1]), *_why_unknown(told), *_examples(told)]
     return Section(
         title="same answers? (temperature 0, token by token where both tell their tokens)",
-        head=("arm", "beside", "identical", "repeats alike", "first difference", "by the probe"),
+        head=("arm", "beside", "identical", "repeats alike", "differs at", "by the probe"),
         rows=tuple(_lossless_row(arm) for arm in compared),
         words=frozenset(("arm", "beside", "by the probe")),
         lines=tuple(lines),
@@ -117,13 +118,13 @@ def _example(one: PromptOutcome) -> str:
         return ""
     where = "bytes" if found.token_index is None else f"token {found.token_index}"
     before = visible((found.context_text or "")[-SHOWN_CHARACTERS:])
+    after = f"after «{before}» " if before else ""
     theirs, mine = (_quoted(text) for text in (found.control_text, found.arm_text))
     verdict = PROBE_WORDS[found.verdict]
     gap = "" if found.gap is None else f", gap {found.gap:.4f} nats"
     rounding = "" if found.rounding is None else f", rounding {found.rounding:.4f}"
     return (
-        f"{one.arm}, {one.prompt_id}, {where}: after «{before}» {theirs} became {mine};"
-        f" {verdict}{gap}{rounding}: {found.reason}"
+        f"{one.arm}, {one.prompt_id}, {where}: {after}{theirs} became {mine}; {verdict}{gap}{rounding}: {found.reason}"
     )
 
 
