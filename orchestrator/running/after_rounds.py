@@ -153,6 +153,8 @@ class Prober:
             answer = self._time_on(arm, timing, budget_s)
             if isinstance(answer, PassesTimed) and answer.timings:
                 self._store_passes(arm, answer)
+                for note in answer.notes:
+                    self.crew.note(f"{arm}: {note}")
                 return
             why = answer if isinstance(answer, str) else "; ".join(answer.notes)
         self.crew.note(f"passes of {timing.what} are not timed: {why}")

@@ -214,16 +214,18 @@ def test_every_round_holds_every_width_once_in_changing_order() -> None:
     def at(width: int) -> Callable[[int], float]:
         def seconds(repeat: int) -> float:
             called.append(width)
-            return 100.0 if repeat == 0 else float(width)
+            return 0.5 if repeat == 0 else float(width)
 
         return seconds
 
-    found = timed({("target", width): at(width) for width in (1, 2, 4)}, pass_request(1, 2, 4), Budget(60.0))
+    passes = {("target", width): at(width) for width in (1, 2, 4)}
+    found, notes = timed(passes, pass_request(1, 2, 4), Budget(60.0, clock=Ticking()))
     rounds = [tuple(called[start : start + 3]) for start in range(0, len(called), 3)]
     assert len(rounds) == 10
     assert all(sorted(each) == [1, 2, 4] for each in rounds)
     assert len(set(rounds)) > 2
     assert [each.median_s for each in found] == [1.0, 2.0, 4.0]  # the first round is left out
+    assert not notes
 
 
 class Ticking:
@@ -244,8 +246,24 @@ def test_fewer_repetitions_where_the_time_does_not_suffice(pass_s: float, repeat
         clock.now_s += pass_s
         return pass_s
 
-    (found,) = timed({("target", 1): seconds}, pass_request(1), Budget(7.0, clock=clock))
+    (found,), _ = timed({("target", 1): seconds}, pass_request(1), Budget(7.0, clock=clock))
     assert found.repeats == repeats
+
+
+def test_the_longest_passes_are_left_out_where_the_time_does_not_suffice() -> None:
+    clock = Ticking()
+
+    def at(width: int) -> Callable[[int], float]:
+        def seconds(repeat: int) -> float:
+            clock.now_s += width
+            return float(width)
+
+        return seconds
+
+    passes = {("target", width): at(width) for width in (1, 2, 8, 16)}
+    found, notes = timed(passes, pass_request(1, 2, 8, 16), Budget(60.0, clock=clock))
+    assert [each.width for each in found] == [1, 2]
+    assert notes == ["no time for the target's passes of width 8", "no time for the target's passes of width 16"]
 
 
 def test_too_few_repetitions_are_none() -> None:

@@ -61,8 +61,12 @@ class Budget:
         self._end = clock() + seconds
 
     @property
+    def left_s(self) -> float:
+        return self._end - self._clock()
+
+    @property
     def spent(self) -> bool:
-        return self._clock() >= self._end
+        return self.left_s <= 0
 
     def require(self, doing: str) -> None:
         """Go on only with time left.
@@ -245,8 +249,10 @@ def time_passes(
         passes[_DRAFT, draft.width] = lambda _: drafted()
     elif draft is not None:
         passes[_DRAFT, 1] = _on_text(Pass(draft, draft.processed(context, budget), 1), text, 1, request)
-    timings = timed(passes, request, budget)
-    return PassesTimed(request_id=request.request_id, timings=timings, context_tokens=request.context_tokens)
+    timings, notes = timed(passes, request, budget)
+    return PassesTimed(
+        request_id=request.request_id, timings=timings, context_tokens=request.context_tokens, notes=notes
+    )
 
 
 class _Text:
@@ -265,28 +271,47 @@ def _on_text(each: Pass, text: _Text, width: int, request: TimePasses) -> Callab
     return lambda repeat: each.seconds(text.cut(request.context_tokens + repeat, width))
 
 
+Key = tuple[str, int]  # role, width
+
+
 def timed(
-    passes: Mapping[tuple[str, int], Callable[[int], float]], request: TimePasses, budget: Budget
-) -> list[PassTiming]:
+    passes: Mapping[Key, Callable[[int], float]], request: TimePasses, budget: Budget
+) -> tuple[list[PassTiming], list[str]]:
     """Median and quartiles of each pass: rounds of all of them, each in random order, a first round left out.
 
+    Returns:
+        The timings, and which passes are left out because the first round showed that the time would not suffice for
+        them: the longest ones.
+
     Raises:
-        ProbeUnsupported: the budget ends before enough rounds.
+        ProbeUnsupported: the budget ends before enough rounds of the rest.
     """
     drawn = random.Random(request.seed)
-    order = sorted(passes)
-    rounds: list[dict[tuple[str, int], float]] = []
+    order, notes = sorted(passes), list[str]()
+    rounds: list[dict[Key, float]] = []
     for repeat in range(request.repeats + 1):
-        drawn.shuffle(order)
+        if repeat == 1:
+            order, notes = _affordable(rounds[0], budget)
         if len(rounds) > MIN_REPEATS and budget.spent:
             break
+        drawn.shuffle(order)
         taken = {}
         for key in order:
-            if len(rounds) <= MIN_REPEATS:
-                budget.require(f"timing passes, after {max(0, len(rounds) - 1)} repetitions")
+            if 1 <= len(rounds) <= MIN_REPEATS:
+                budget.require(f"timing passes, after {len(rounds) - 1} repetitions")
             taken[key] = passes[key](repeat)
         rounds.append(taken)
-    return [_timing(role, width, [taken[role, width] for taken in rounds[1:]]) for role, width in sorted(passes)]
+    return [_timing(*key, [taken[key] for taken in rounds[1:]]) for key in sorted(order)], notes
+
+
+def _affordable(first: Mapping[Key, float], budget: Budget) -> tuple[list[Key], list[str]]:
+    """The passes of which enough rounds fit into what is left, by the first round's times; the shortest always."""
+    kept: list[Key] = []
+    for key in sorted(first, key=lambda key: first[key]):
+        if not kept or MIN_REPEATS * sum(first[each] for each in (*kept, key)) <= budget.left_s:
+            kept.append(key)
+    left_out = [f"no time for the {role}'s passes of width {width}" for role, width in sorted(set(first) - set(kept))]
+    return kept, left_out
 
 
 def _timing(role: str, width: int, seconds: Sequence[float]) -> PassTiming:

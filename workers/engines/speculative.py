@@ -157,7 +157,7 @@ class SpeculativeEngine(CallbackEngine):
         draft = self._block_draft() if request.draft else None
         with wired(self.target.model):
             timed = time_passes(self._probed(), draft, request, prompt_ids=self._encode(request.messages))
-        return replace(timed, notes=[self.NO_DRAFTING_PASS]) if request.draft and draft is None else timed
+        return replace(timed, notes=[*timed.notes, self.NO_DRAFTING_PASS]) if request.draft and draft is None else timed
 
     def _block_draft(self) -> BlockDraft | None:
         """The pass that proposes a block; None: there is none, or none that could be run alone."""
