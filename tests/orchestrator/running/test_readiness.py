@@ -106,6 +106,63 @@ def test_what_only_looks_like_one_blocks_with_pid_memory_and_remedy(
     assert raised.value.exit_code == 4
 
 
+REAL = ["checkpoint=dummy-tiny", "engine=mlx_lm", "workload=quick", "gate.power_source=any", "--quiet"]
+
+
+@pytest.mark.slow
+def test_the_command_refuses_with_exit_code_4_and_one_line(tmp_path: Path) -> None:
+    """A process in the session of a worker whose run is dead: nothing proves that it is ours, so it is not ended."""
+    ours = ("SPT_NOENV", OWNER_MARK)
+    environment = {key: value for key, value in os.environ.items() if key not in ours}
+    leader = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', CODE]).pid, flush=True)"
+    code = "'import time; time.sleep(600)'"
+    with subprocess.Popen(
+        [sys.executable, "-c", leader.replace("CODE", code)],
+        stdout=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    ) as worker:
+        assert worker.stdout is not None
+        child = int(worker.stdout.readline())
+        entry = describe(psutil.Process(worker.pid), run_id="run-1", arm="arm-1")
+        dead = {"parent_pid": 2**22 + 1, "parent_create_time": 0.0}
+        Journal(journal_beside(tmp_path / "test.db")).spawned(
+            type(entry)(**({name: getattr(entry, name) for name in entry.__slots__} | dead))
+        )
+        worker.wait()
+    try:
+        done = command(tmp_path, "run", *REAL, "gate.orphan_bytes=1e15")
+        assert done.returncode == 4
+        (line,) = done.stderr.splitlines()
+        assert f"process {child} (" in line
+        assert "in the session of arm arm-1 of run run-1, which has ended, holds " in line
+        assert f"end it (kill {child}) if it is a leftover, or say gate.orphans=report" in line
+        assert not ended(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_so_it_does_where_the_memory_plan_does_not_fit(tmp_path: Path) -> None:
+    """Two answers of a million tokens: the line says how long ones would fit, and plan shows it beforehand."""
+    huge = [
+        "checkpoint=dummy-llama-8b-8bit",
+        "engine=mlx_lm",
+        "workload=two_turns_small",
+        "workload.max_tokens=1000000",
+    ]
+    done = command(tmp_path, "run", *huge, "--quiet")
+    assert done.returncode == 4
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("interlace: arm dummy-llama-8b-8bit needs ")
+    assert "KV cache" in line
+    assert "it fits with " in line
+    shown = command(tmp_path, "plan", *huge)
+    assert shown.returncode == 0
+    assert "refused" in shown.stdout
+    assert max(len(text) for text in shown.stdout.splitlines()) <= 80
+
+
 def test_or_is_reported_by_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suspecting(monkeypatch)
     said: list[str] = []
