@@ -179,6 +179,8 @@ def _drafting(entry: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
     cycles, a_cycle = tally.count(entry, "cycles"), tally.number(entry, "tokens_per_cycle")
     tokens = round(cycles * a_cycle) if cycles and a_cycle else None
     accepted = entry.get("accepted_from_draft")
+    of_tokens = "" if a_cycle is None else f", {a_cycle:.3f} tokens each"
+    of_drafts = "" if accepted is None else f", {accepted} tokens accepted"
     return {
         "completion_tokens": tokens,
         "verify_steps": cycles,
@@ -187,7 +189,7 @@ def _drafting(entry: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
         "requested": True,
         "engaged": None if cycles is None else True,
         "useful": None if accepted is None else accepted > 0,
-        "evidence": None if cycles is None else f"{cycles} verify cycles, {a_cycle} tokens each, accepted {accepted}",
+        "evidence": None if cycles is None else f"{cycles} verify cycles{of_tokens}{of_drafts}",
     }
 
 
