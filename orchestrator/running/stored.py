@@ -112,7 +112,7 @@ def refuse_other_weights(database: Database, run_id: str, weights: Mapping[str, 
         models.Checkpoint, models.Arm.checkpoint_id == models.Checkpoint.id
     )
     with reading(database) as session:
-        digests = dict(session.execute(stored.where(models.Arm.run_id == run_id)).tuples().all())
+        digests = {name: digest for name, digest in session.execute(stored.where(models.Arm.run_id == run_id))}
     for name, found in weights.items():
         if found.target is not None and found.target.digest != digests.get(name):
             raise RefusedError(
