@@ -10,10 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from db.backup import backup
 from db.check import check
 from db.engine import open_engine
-from db.errors import LocationError, SchemaError, TransferError
+from db.errors import LocationError, NetworkDiskError, SchemaError, TransferError
 from db.merge import Merged, merge, merge_staged
+from db.portable import export_run, import_run
 from db.session import open_database
 from tests.db.conftest import Database
 from tests.db.filling import Filled, fill
@@ -343,3 +345,37 @@ def test_order_does_not_matter_and_twice_is_once(parts: list[Description], templ
             for trial in ((run.number, t.round, t.owner) for t in run.trials)
         }
         assert len(expected["trial"]) == len(ids)
+
+
+# ---- network disks ----
+
+
+@pytest.fixture
+def share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is taken for a network disk."""
+    folder = tmp_path / "share"
+    folder.mkdir()
+    mounts = [("/", "ext4"), (str(folder.resolve()), "nfs4")]
+    monkeypatch.setattr("db.location._mounts", lambda: mounts)
+    return folder
+
+
+def test_a_network_disk_takes_and_gives_plain_files(share: Path, tmp_path: Path) -> None:
+    database = tmp_path / "ours.db"
+    engine = open_database(str(database))
+    filled = fill(engine)
+    engine.dispose()
+    saved = backup(str(database), share / "saved.db").path
+    assert merge(str(tmp_path / "restored.db"), saved).runs_new == 2
+    moved = export_run(str(database), filled.last_run, share / "run.zip").path
+    assert import_run(str(tmp_path / "taken.db"), moved).runs_new == 1
+    with pytest.raises(NetworkDiskError):
+        open_database(str(share / "there.db"))
+    assert sorted(path.name for path in share.iterdir()) == ["run.zip", "saved.db"]
+
+
+def test_a_database_in_use_on_a_network_disk_is_not_read(share: Path, bench: Bench, tmp_path: Path) -> None:
+    other = bench.build(Description(side="b", runs=[RunState(number=1)])).rename(share / "other.db")
+    share.joinpath("other.db-wal").write_bytes(b"changes")
+    with pytest.raises(TransferError, match="is open on a network disk; make a copy where it is in use"):
+        merge(str(tmp_path / "ours.db"), other)
