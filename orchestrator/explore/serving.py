@@ -1,12 +1,12 @@
 """Runs the explorer in this process, on a loopback socket of its own, until Ctrl-C."""
 
+import importlib
 import socket
 import sqlite3
 import webbrowser
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 
 from db.engine import connect_readonly
 from db.errors import RunNotFoundError
@@ -14,7 +14,7 @@ from db.run_names import RUNS_SQL, choose_run
 from db.stored_queries import StoredQuery, stored_queries
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.explore.guard import Guard
-from orchestrator.explore.site import NAME, STATIC, Site, metadata, shown_cell
+from orchestrator.explore.site import NAME, STATIC, Site, metadata
 
 HOST = "127.0.0.1"
 PORT = 8341
@@ -27,7 +27,6 @@ _SETTINGS = {
     "truncate_cells_html": 300,
 }
 _FOLDER = Path(__file__).parent
-_CELLS = "interlace-cells"  # name of the hook that writes cells
 
 
 def listen(port: int | None) -> socket.socket:
@@ -76,14 +75,17 @@ def build(queries: tuple[StoredQuery, ...], path: Path) -> Guard:
         RefusedError: Datasette is not installed.
     """
     try:
-        from datasette import hookimpl
         from datasette.app import Datasette
         from datasette.database import Database
         from datasette.plugins import pm as plugins
+
+        from orchestrator.explore import cells
     except ImportError as error:
         raise RefusedError(
             f"interlace explore needs Datasette ({error}); install it with pip install 'interlace[explore]'"
         ) from error
+    # It prints the stack and every variable of each mistaken statement. It must not be imported before the application.
+    vars(importlib.import_module("datasette.handle_exception"))["rich"] = None
     datasette = Datasette(
         metadata=metadata(queries, path=str(path)),
         settings=_SETTINGS,
@@ -93,17 +95,13 @@ def build(queries: tuple[StoredQuery, ...], path: Path) -> Guard:
     )
     for name in [name for name in datasette.databases if name != "_internal"]:
         datasette.remove_database(name)  # it opens an empty one where it is given no file
-    if not plugins.has_plugin(_CELLS):
-        plugins.register(SimpleNamespace(render_cell=hookimpl(_render_cell)), name=_CELLS)
+    if not plugins.is_registered(cells):
+        plugins.register(cells)
     database = Database(datasette, path=str(path), is_mutable=True)  # a run may be writing: never `immutable`
     database.connect = _reader(path)
     datasette.add_database(database, name=NAME)
     site = Site(queries={query.name: query for query in queries}, resolve_run=lambda name: _run_id(path, name))
     return Guard(inner=datasette.app(), site=site)
-
-
-def _render_cell(value: object) -> str | None:
-    return shown_cell(value)
 
 
 def _reader(path: Path) -> Callable[..., sqlite3.Connection]:

@@ -44,7 +44,7 @@ def print_description(found: "Description", *, out: Console) -> None:
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
     for column in found.columns:
-        grid.add_row(column.name, column.kind.lower(), column.meaning)
+        grid.add_row(column.name, column.kind.lower().partition("(")[0], column.meaning)
     out.print(Padding(grid, (0, 0, 0, _INDENT)))
 
 

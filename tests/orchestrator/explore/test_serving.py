@@ -1,0 +1,218 @@
+"""The explorer as it runs: a process of its own, asked over the loopback address."""
+
+import html
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from sqlalchemy import Engine
+
+from db import models
+from db.session import open_database, transaction
+from orchestrator.errors import InputError, RefusedError
+from orchestrator.explore import serving
+from tests.db.filling import START, Filled, fill
+from tests.db.odd_night import SCRIPT, fill_odd_night
+
+_PATIENCE_S = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explorer:
+    """One that runs."""
+
+    process: subprocess.Popen[str]
+    address: str
+    said: str
+    client: httpx.Client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explored:
+    """One that runs on a filled database."""
+
+    explorer: Explorer
+    engine: Engine
+    path: Path
+    filled: Filled
+
+    def get(self, path: str) -> httpx.Response:
+        return self.explorer.client.get(path)
+
+
+@contextmanager
+def exploring(path: Path, *arguments: str) -> Iterator[Explorer]:
+    command = [sys.executable, "-m", "orchestrator", "explore", "--no-browser", *arguments]
+    environment = os.environ | {"INTERLACE_DB": str(path), "INTERLACE_QUERIES": str(path.parent)}
+    process = subprocess.Popen(
+        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=1
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        said = ""
+        while "http://" not in said:
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            said += line
+        found = re.search(r"http://127\.0\.0\.1:\d+", said)
+        assert found is not None
+        with httpx.Client(base_url=found[0], follow_redirects=True, timeout=_PATIENCE_S) as client:
+            yield Explorer(process=process, address=found[0], said=said, client=client)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def explored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explored]:
+    path = tmp_path_factory.mktemp("explore 100% #1") / "interlace.db"
+    (path.parent / "mine.sql").write_text(
+        "-- <i>Mine</i>?\n-- :least = 3\nSELECT count(*) AS n FROM run HAVING n >= :least"
+    )
+    engine = open_database(f"sqlite:///{path}")
+    filled = fill(engine)
+    fill_odd_night(engine)
+    with exploring(path, "--port", "0") as explorer:
+        yield Explored(explorer=explorer, engine=engine, path=path, filled=filled)
+    engine.dispose()
+
+
+def test_the_first_page_has_the_views_first_then_the_questions(explored: Explored) -> None:
+    page = explored.get("/")
+    assert page.status_code == 200
+    places = [page.text.index(f">{words}<") for words in ("trial_flat", "verdict_flat", "Which trials ran hot?", "run")]
+    assert places == sorted(places)
+    assert "One row a comparison" in page.text
+    assert "&lt;i&gt;Mine&lt;/i&gt;?" in page.text
+    assert str(explored.path) in html.unescape(page.text)
+
+
+def test_a_stored_query_answers_about_the_newest_run_and_about_another(explored: Explored) -> None:
+    page = explored.get("/interlace/verdicts")
+    assert page.url.params["run"] == explored.filled.last_run
+    assert "Which differences are real?" in page.text
+    assert "could_be_drift" in page.text
+    rows = explored.get(f"/interlace/verdicts.json?_shape=array&run={explored.filled.first_run}").json()
+    assert [row["treatment"] for row in rows] == ["plain-4bit"]
+
+
+def test_numbers_from_a_form_are_numbers(explored: Explored) -> None:
+    assert explored.get("/interlace/mine.json?_shape=array").json() == [{"n": 3}]
+    assert explored.get("/interlace/mine.json?_shape=array&least=20").json() == []
+
+
+def test_every_stored_query_answers(explored: Explored) -> None:
+    links = set(re.findall(r'href="(/interlace/[a-z-]+)"', explored.get("/").text))
+    names = {path.stem for path in (Path(serving.__file__).parents[2] / "db" / "queries").glob("*.sql")}
+    assert {f"/interlace/{name}" for name in names} <= links
+    for name in sorted(names - {"over-time"}):
+        answer = explored.get(f"/interlace/{name}.json")
+        assert (answer.status_code, answer.json().get("error")) == (200, None), name
+
+
+def test_a_view_shows_its_first_columns_and_explains_all(explored: Explored) -> None:
+    page = explored.get("/interlace/trial_flat").text
+    heads = re.findall(r'<th [^>]*data-column="(\w+)"', page)
+    assert heads[:3] == ["started_at", "arm", "kind"]
+    assert "thermal_reason" not in heads
+    assert "<dt>thermal_reason</dt><dd>Why there is no thermal level.</dd>" in re.sub(r"\s+<", "<", page)
+
+
+def test_model_text_is_shown_and_never_run(explored: Explored) -> None:
+    page = explored.get("/interlace?sql=SELECT+text+FROM+generation+WHERE+turn+%3D+1").text
+    assert "elsewhere.example" in page
+    assert html.escape(SCRIPT, quote=False)[:20] in page
+    assert "<script>alert" not in page
+    assert "<img" not in page
+
+
+def test_pages_load_nothing_from_elsewhere(explored: Explored) -> None:
+    for path in ("/", "/interlace/trial_flat", "/interlace/verdicts", "/interlace?sql=SELECT+1", "/interlace/run"):
+        page = explored.get(path)
+        loaded = re.findall(r'<(?:script|img|iframe|source)[^>]+src="([^"]+)"', page.text)
+        loaded += [tag for tag in re.findall(r'<link[^>]+rel="stylesheet"[^>]+>', page.text)]
+        assert loaded
+        assert not [each for each in loaded if "//" in each], path
+        assert "default-src 'self'" in page.headers["content-security-policy"]
+    for sheet in ("/explore/explore.css", "/-/static/app.css"):
+        answer = explored.get(sheet)
+        assert answer.status_code == 200
+        assert not re.search(r"@import|url\(\s*['\"]?(https?:)?//", answer.text)
+
+
+@pytest.mark.parametrize(
+    "sql", ["INSERT INTO experiment VALUES ('a', 'b', 'c')", "DELETE FROM run", "ATTACH 'x.db' AS x", "VACUUM INTO 'x'"]
+)
+def test_nothing_can_be_written(sql: str, explored: Explored) -> None:
+    assert explored.explorer.client.post("/interlace", data={"sql": sql}).status_code == 405
+    answer = explored.get(f"/interlace.json?sql={sql}")
+    assert answer.json()["ok"] is False
+    assert explored.get("/interlace.db").status_code == 403
+    assert explored.get("/interlace.json?sql=SELECT+count(*)+AS+n+FROM+run&_shape=array").json() == [{"n": 3}]
+
+
+def test_it_listens_on_the_loopback_address_alone(explored: Explored) -> None:
+    connections = psutil.Process(explored.explorer.process.pid).net_connections(kind="inet")
+    listening = [each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN]
+    assert listening == ["127.0.0.1"]
+
+
+def test_another_hosts_name_is_turned_away(explored: Explored) -> None:
+    answer = explored.explorer.client.get("/interlace", headers={"host": "elsewhere.example"})
+    assert answer.status_code == 403
+
+
+def test_what_a_run_writes_meanwhile_is_seen(explored: Explored) -> None:
+    ask = "/interlace.json?sql=SELECT+name+FROM+experiment+ORDER+BY+name&_shape=array"
+    with transaction(explored.engine) as session:
+        row = models.Experiment(name="another", created_at=START)
+        session.add(row)
+        session.flush()
+        assert [each["name"] for each in explored.get(ask).json()] == ["draft-or-quantise"]
+    assert [each["name"] for each in explored.get(ask).json()] == ["another", "draft-or-quantise"]
+    with transaction(explored.engine) as session:
+        session.delete(row)
+
+
+def test_ctrl_c_ends_it_cleanly_and_frees_the_port(explored: Explored) -> None:
+    with exploring(explored.path, "--port", "0") as explorer:
+        assert explorer.client.get("/interlace").status_code == 200
+        mistaken = explorer.client.get("/interlace.json?sql=SELECT+x+FROM+nowhere")
+        assert (mistaken.status_code, "no such table: nowhere" in mistaken.text) == (400, True)
+        explorer.process.send_signal(signal.SIGINT)
+        _, errors = explorer.process.communicate(timeout=_PATIENCE_S)
+        assert explorer.process.returncode == 0
+        assert "no such table: nowhere" in errors  # one line for a mistake, and none for the end
+        assert errors.count("\n") == 1
+        port = int(explorer.address.rpartition(":")[2])
+        serving.listen(port).close()
+
+
+def test_a_taken_port_is_said_and_the_usual_one_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=rf"port {port}: .*; name another with --port"):
+            serving.listen(port)
+        monkeypatch.setattr(serving, "PORT", port)
+        with serving.listen(None) as other:
+            assert other.getsockname()[1] != port
+
+
+def test_without_datasette_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "datasette", None)
+    with pytest.raises(RefusedError, match=r"needs Datasette .*pip install 'interlace\[explore\]'") as caught:
+        serving.build((), tmp_path / "x.db")
+    assert "\n" not in str(caught.value)
