@@ -93,8 +93,7 @@ def main() -> None:
 def measure_size(folder: Path, generations: int) -> None:
     """Fill a database, and time what is done with it."""
     path = folder / "scale.db"
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    _remove(path)
     database = open_database(f"sqlite:///{path}")
     filler = Filler(database=database, path=path)
     filler.fill(1)  # one run, so that every table and plan is there
@@ -110,10 +109,34 @@ def measure_size(folder: Path, generations: int) -> None:
     bytes_ = path.stat().st_size
     print(f"{'':>9} size {bytes_ / 1e9:.2f} GB, {bytes_ / filler.generations / 1e3:.1f} kB a generation")
     last = START + dt.timedelta(hours=HOURS_BETWEEN * filler.runs)
+    compare_commits(folder, database)
     ask(path, last)
     ask_stored(path)
     audit(database, path)
     database.dispose()
+
+
+def compare_commits(folder: Path, full: Any) -> None:
+    """A commit in the full database against one in a fresh database, in turns: other load meets both alike."""
+    path = folder / "fresh.db"
+    _remove(path)
+    fresh = open_database(f"sqlite:///{path}")
+    commits = {"fresh": committing(fresh), "full": committing(full)}
+    stores = {name: lambda _, name=name: commits[name]().wall_s for name in commits}
+    frame = compared(stores, "commit", COMMITS)
+    effect = estimate_effect(frame, treatment="full", control="fresh")
+    medians = frame.groupby("arm")["value"].median()
+    print(
+        f"a commit in the full database over one in a fresh one: {effect.ratio:.2f} ({effect.ci_low:.2f} to"
+        f" {effect.ci_high:.2f}); medians {_ms(medians['full']).strip()} and {_ms(medians['fresh']).strip()},"
+        f" lowest {_ms(frame.loc[frame['arm'] == 'full', 'value'].min()).strip()}"
+    )
+    fresh.dispose()
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def committing(database: Any) -> Callable[[], "Cost"]:
@@ -294,8 +317,7 @@ def measure_others(folder: Path, results: int) -> None:
     """The same work by three stores with as many results each, in turns."""
     python = environment(folder / "others")
     path = folder / "equal.db"
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    _remove(path)
     database = open_database(f"sqlite:///{path}")
     filler = Filler(database=database, path=path)
     filler.fill(results)
