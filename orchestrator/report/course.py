@@ -6,7 +6,7 @@ arm's effect, the machine's drift and noise. The prompts' levels and the drift a
 that came up late in a run that slows down would otherwise look slow itself.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,7 +80,7 @@ def course_of(trials: pd.DataFrame, *, control: str, metric: str, by_time: bool 
     relative, drift = _relative(rows, per_trial, position, control, metric)
     spots = tuple(
         _spot(row, place, None if np.isnan(value) else float(value))
-        for row, place, value in zip(per_trial.to_dict("records"), at, relative, strict=True)
+        for row, place, value in zip(_plain(per_trial), at, relative, strict=True)
     )
     return Course(
         spots=spots,
@@ -111,13 +111,13 @@ def thinned(course: Course, limit: int) -> Course:
 
 
 def _merged(spots: Sequence[Spot]) -> Spot:
-    values = np.array([spot.relative for spot in spots], dtype=np.float64)
-    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    values = sorted(spot.relative for spot in spots if spot.relative is not None)
+    low, middle, high = (values[round(share * (len(values) - 1))] for share in (0.25, 0.5, 0.75))
     return replace(
         spots[len(spots) // 2],
-        relative=float(middle),
-        low=float(low),
-        high=float(high),
+        relative=middle,
+        low=low,
+        high=high,
         trials=len(spots),
         thermal=max((spot.thermal for spot in spots if spot.thermal is not None), default=None),
         wait_s=max((spot.wait_s for spot in spots if spot.wait_s is not None), default=None),
@@ -228,16 +228,30 @@ def _curve(everywhere: Floats, control: tuple[Floats, Floats], width: float) -> 
     return tuple((float(x), float(each)) for x, each in zip(where, level, strict=True))
 
 
-def _spot(row: "Mapping[Hashable, Any]", place: float, relative: float | None) -> Spot:
+_Plain = tuple[str, str, str, float | None, float | None, float | None]
+
+
+def _plain(per_trial: pd.DataFrame) -> Iterable[_Plain]:
+    """Label, kind, state, thermal level, seconds waited and round of each trial, without pandas' own missing values."""
+    words = [per_trial[name].astype(str).tolist() for name in ("label", "kind", "state")]
+    numbers = [
+        [None if value != value else value for value in per_trial[name].astype("float64").tolist()]
+        for name in ("thermal_max", "gate_wait_s", "round")
+    ]
+    return zip(*words, *numbers, strict=True)
+
+
+def _spot(row: _Plain, place: float, relative: float | None) -> Spot:
+    label, kind, state, thermal, wait_s, round_ = row
     return Spot(
         at=float(place),
-        label=str(row["label"]),
-        kind=str(row["kind"]),
-        state=str(row["state"]),
+        label=label,
+        kind=kind,
+        state=state,
         relative=relative,
-        thermal=None if pd.isna(row["thermal_max"]) else int(str(row["thermal_max"])),
-        wait_s=None if pd.isna(row["gate_wait_s"]) else float(str(row["gate_wait_s"])),
-        round=None if pd.isna(row["round"]) else int(str(row["round"])),
+        thermal=None if thermal is None else int(thermal),
+        wait_s=wait_s,
+        round=None if round_ is None else int(round_),
     )
 
 

@@ -14,7 +14,7 @@ from orchestrator.report.charts.theme import (
     Layout,
     Palette,
     arm_text,
-    configured,
+    drawing,
     ink,
     of_field,
     ratio_axis,
@@ -74,7 +74,7 @@ def forest(
         "rows": [_effect_row(top, row, palette, layout) for top, row in zip(begins, rows, strict=True)],
         "margin": [{"low": 1 - margin, "high": 1 / (1 - margin), "one": 1.0}],
     }
-    return Drawing(chart=configured(sized(alt.layer(*layers), layout, end), layout), rows=data)
+    return drawing(sized(alt.layer(*layers), layout, end), layout, data)
 
 
 def _effect_row(top: float, row: EffectRow, palette: Palette, layout: Layout) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def by_round(panels: Sequence[RoundPanel], *, palette: Palette, layout: Layout) 
         ]
         rows[f"band{number}"] = [{"low": panel.low, "high": panel.high, "middle": panel.middle}]
     chart = alt.concat(*made, columns=columns, spacing=22)
-    return Drawing(chart=configured(chart, layout), rows=rows)
+    return drawing(chart, layout, rows)
 
 
 def _round_panel(panel: RoundPanel, number: int, palette: Palette, x: alt.X, y: alt.Y, width: int) -> Any:

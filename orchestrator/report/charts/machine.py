@@ -7,10 +7,11 @@ import altair as alt
 
 from orchestrator.analysis.findings import ArmTurns, Ceiling
 from orchestrator.report.charts.rows import LABEL_AT, MARKS_AT, label_layers, place, sized
-from orchestrator.report.charts.theme import Drawing, Layout, Palette, arm_text, configured, ink, of_field
+from orchestrator.report.charts.theme import Drawing, Layout, Palette, arm_text, drawing, ink, of_field
 from orchestrator.report.words import count, number, percent
 
 BAR = 12
+APART = 0.3  # of a row: two turns that take equally long stand under each other
 _SECONDS = "datum.value < 1 ? format(datum.value * 1000, '~r') + ' ms' : format(datum.value, '~r') + ' s'"
 
 
@@ -37,7 +38,7 @@ def roofline(ceilings: Sequence[Ceiling], *, palette: Palette, layout: Layout) -
         .encode(x=of_field(x, "ceiling"), y=at),
         *label_layers("rows", layout),
     ]
-    return Drawing(chart=configured(sized(alt.layer(*layers), layout, len(rows)), layout), rows={"rows": rows})
+    return drawing(sized(alt.layer(*layers), layout, len(rows)), layout, {"rows": rows})
 
 
 def _ceiling_row(row: int, one: Ceiling, palette: Palette) -> dict[str, Any]:
@@ -67,6 +68,7 @@ def turns(arms: Sequence[ArmTurns], *, palette: Palette, layout: Layout) -> Draw
         points += [
             {
                 "at": row + MARKS_AT,
+                "mark_at": row + MARKS_AT + (turn.turn % 2 - 0.5) * APART,
                 "ttft": turn.ttft_s,
                 "turn": f"turn {turn.turn + 1}",
                 "number": str(turn.turn + 1),
@@ -82,16 +84,16 @@ def turns(arms: Sequence[ArmTurns], *, palette: Palette, layout: Layout) -> Draw
         title="time to the first token, log scale (the number is the turn)",
     )
     marks = alt.Chart(alt.NamedData("points"))
-    at = place("at", len(arms))
+    mark_at = place("mark_at", len(arms))
     colour = alt.Color("colour:N", scale=None, legend=None)
     layers = [
-        marks.mark_line(strokeWidth=2, opacity=0.5).encode(x=x, y=at, detail="at:N", color=colour),
-        marks.mark_point(filled=True, opacity=1, size=330, shape="circle").encode(x=x, y=at, color=colour),
-        marks.mark_text(color=ink("paper"), fontSize=12, fontWeight="bold").encode(x=x, y=at, text="number:N"),
+        marks.mark_line(strokeWidth=2, opacity=0.5).encode(x=x, y=mark_at, detail="at:N", color=colour),
+        marks.mark_point(filled=True, opacity=1, size=210, shape="circle").encode(x=x, y=mark_at, color=colour),
+        marks.mark_text(color=ink("paper"), fontSize=11, fontWeight="bold").encode(x=x, y=mark_at, text="number:N"),
         *label_layers("rows", layout),
     ]
     data = {"points": points, "rows": rows}
-    return Drawing(chart=configured(sized(alt.layer(*layers), layout, len(arms)), layout), rows=data)
+    return drawing(sized(alt.layer(*layers), layout, len(arms)), layout, data)
 
 
 def _turn_row(row: int, one: ArmTurns, palette: Palette) -> dict[str, Any]:

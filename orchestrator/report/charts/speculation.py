@@ -1,7 +1,7 @@
 """What a verify round yields and costs, by its width: where the tokens lie above the cost, speculation pays."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
@@ -12,11 +12,10 @@ from orchestrator.report.charts.theme import (
     Layout,
     arm_text,
     columns_for,
-    configured,
+    drawing,
     ink,
     of_field,
 )
-from orchestrator.report.words import number
 
 YIELD, ROUND_COST, VERIFY_COST = "tokens that a round yields", "cost of a round", "of it, verification"
 HEIGHT, LOWER_HEIGHT = 150, 130
@@ -32,10 +31,10 @@ def by_width(curves: Sequence[WidthCurve], *, layout: Layout) -> Drawing:
         rows[f"points{index}"] = [_point(point) for point in curve.points]
         rows[f"lines{index}"] = [line for point in curve.points for line in _lines(point)]
         best = curve.best.value
-        rows[f"best{index}"] = [] if best is None else [{"width": best, "text": f"predicted best: {number(best)}"}]
+        rows[f"best{index}"] = [] if best is None else [{"width": best, "text": f"predicted best: {best:.0f}"}]
         panels.append(_panel(curve, index, width))
     chart = alt.concat(*panels, columns=columns, spacing=26)
-    return Drawing(chart=configured(chart, layout), rows=rows)
+    return drawing(chart, layout, rows)
 
 
 def _point(point: WidthPoint) -> dict[str, Any]:
@@ -63,22 +62,26 @@ def _panel(curve: WidthCurve, index: int, width: int) -> Any:
         axis=alt.Axis(values=widths, grid=False, format="d", labelOverlap=True),
         title=None,
     )
+    far = curve.best.value is not None and curve.best.value > sum(widths[:: len(widths) - 1 or 1]) / 2
+    side: Literal["left", "right"] = "right" if far else "left"  # so that the text stays inside
     label = arm_text(curve.prompt_class or "all prompts", 40)
     title = alt.Title(label, fontSize=13, anchor="start", frame="group", offset=6)
-    upper = _speed_up(index, x).properties(width=width, height=HEIGHT, title=title)
+    upper = _speed_up(index, x, side).properties(width=width, height=HEIGHT, title=title)
     named = x.copy()
     named["title"] = "verify width (tokens checked by one pass)"
     return alt.vconcat(upper, _yield_and_cost(index, named).properties(width=width, height=LOWER_HEIGHT), spacing=14)
 
 
-def _speed_up(index: int, x: alt.X) -> Any:
+def _speed_up(index: int, x: alt.X, side: Literal["left", "right"]) -> Any:
     points = alt.Chart(alt.NamedData(f"points{index}"))
     y = alt.Y("predicted:Q", title="speed-up", axis=alt.Axis(tickCount=5, labelExpr=RATIO_LABEL))
     best = alt.Chart(alt.NamedData(f"best{index}"))
     return alt.layer(
         points.transform_calculate(one="1").mark_rule(color=ink("rule"), strokeWidth=1.2).encode(y=of_field(y, "one")),
         best.mark_rule(color=ink("arm2"), strokeDash=[2, 3], strokeWidth=1.5).encode(x=x),
-        best.mark_text(align="left", dx=5, fontSize=12, color=ink("arm2")).encode(x=x, y=alt.value(8), text="text:N"),
+        best.mark_text(align=side, dx=5 if side == "left" else -5, fontSize=12, color=ink("arm2")).encode(
+            x=x, y=alt.value(8), text="text:N"
+        ),
         points.mark_line(color=ink("arm2"), strokeDash=[5, 4], strokeWidth=1.5).encode(x=x, y=y),
         points.transform_filter("datum.low != null && datum.high != null")
         .mark_rule(color=ink("arm1"), strokeWidth=3)
@@ -141,4 +144,4 @@ def passes_by_width(curves: Sequence[PassCurve], *, layout: Layout) -> Drawing:
         lines.mark_point(filled=True, opacity=1, size=60).encode(x=x, y=y, color=colour, shape=shape),
     ]
     chart = alt.layer(*layers).properties(width=layout.width - 70, height=260)
-    return Drawing(chart=configured(chart, layout), rows=rows)
+    return drawing(chart, layout, rows)

@@ -43,7 +43,7 @@ COLOURS = {
     "drift": Colour(light="#c3cad3", dark="#4a545f"),
     "control": Colour(light="#56606b", dark="#aeb7c0"),
     "arm1": Colour(light="#0069a8", dark="#57aee6"),
-    "arm2": Colour(light="#c8520a", dark="#f58f4a"),
+    "arm2": Colour(light="#bd4c06", dark="#f58f4a"),
     "arm3": Colour(light="#007a5a", dark="#35c79c"),
     "arm4": Colour(light="#9c4580", dark="#dd94c4"),
     "arm5": Colour(light="#8a6a00", dark="#dcb53f"),
@@ -86,10 +86,9 @@ NARROW = Layout(width=350, narrow=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A chart and its rows, by the name that the chart calls them."""
+    """A Vega-Lite specification, its rows in it by the names that the marks call them."""
 
-    chart: alt.TopLevelMixin
-    rows: dict[str, list[dict[str, Any]]]
+    spec: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,63 +165,38 @@ def columns_for(texts: Sequence[str], layout: Layout) -> int:
     return max(1, min(len(texts), layout.width // (longest * 7 + 34)))
 
 
-def configured(chart: Any, layout: Layout) -> alt.TopLevelMixin:
-    """The look that all charts share; the title only where the picture stands alone."""
+def drawing(chart: Any, layout: Layout, rows: dict[str, list[dict[str, Any]]]) -> Drawing:
+    """A chart as a specification, with its rows and the look that all charts share.
+
+    The look is put into the specification and not into the chart: each of Altair's methods copies the whole chart.
+    """
+    spec: dict[str, Any] = chart.to_dict(validate=False)
+    alone = layout.title is not None
+    whole = {
+        "background": ink("paper") if alone else "transparent",
+        "padding": 16 if alone else 2,
+        "config": _look(layout),
+        "datasets": rows,
+    }
     if layout.title is not None:
-        chart = chart.properties(
-            title=alt.Title(text=_lines(layout.title, 88), subtitle=_lines(layout.subtitle or "", 110))
-        )
-    size = 12
-    made: alt.TopLevelMixin = (
-        chart.properties(
-            background=ink("paper") if layout.title is not None else "transparent",
-            padding=2 if layout.title is None else 16,
-        )
-        .configure(font=FONT)
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=ink("muted"),
-            titleColor=ink("muted"),
-            gridColor=ink("grid"),
-            domainColor=ink("rule"),
-            tickColor=ink("rule"),
-            labelFontSize=size,
-            titleFontSize=size,
-            titleFontWeight="normal",
-            titlePadding=8,
-            labelPadding=4,
-            tickSize=4,
-            domain=False,
-            ticks=False,
-        )
-        .configure_legend(
-            labelColor=ink("ink"),
-            titleColor=ink("muted"),
-            labelFontSize=size,
-            titleFontSize=size,
-            symbolSize=70,
-            orient="top",
-            title=None,
-            labelLimit=layout.width - 40,
-            columnPadding=16,
-            padding=0,
-            offset=10,
-            direction="horizontal",
-            columns=1 if layout.narrow else 0,
-        )
-        .configure_title(
-            anchor="start",
-            color=ink("ink"),
-            fontSize=17,
-            subtitleColor=ink("muted"),
-            subtitleFontSize=12,
-            subtitlePadding=6,
-            offset=14,
-            frame="bounds",
-            fontWeight=600,
-        )
-    )
-    return made
+        whole["title"] = {"text": _lines(layout.title, 88), "subtitle": _lines(layout.subtitle or "", 110)}
+    return Drawing(spec={**spec, **whole})
+
+
+def _look(layout: Layout) -> dict[str, Any]:
+    text = {"labelColor": ink("muted"), "titleColor": ink("muted"), "labelFontSize": 12, "titleFontSize": 12}
+    return {
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": text
+        | {"gridColor": ink("grid"), "domainColor": ink("rule"), "tickColor": ink("rule"), "titleFontWeight": "normal"}
+        | {"titlePadding": 8, "labelPadding": 4, "tickSize": 4, "domain": False, "ticks": False},
+        "legend": text
+        | {"labelColor": ink("ink"), "symbolSize": 70, "orient": "top", "title": None, "direction": "horizontal"}
+        | {"labelLimit": layout.width - 40, "columnPadding": 16, "padding": 0, "offset": 10},
+        "title": {"anchor": "start", "color": ink("ink"), "fontSize": 17, "fontWeight": 600, "frame": "bounds"}
+        | {"subtitleColor": ink("muted"), "subtitleFontSize": 12, "subtitlePadding": 6, "offset": 14},
+    }
 
 
 def _lines(text: str, width: int) -> list[str]:

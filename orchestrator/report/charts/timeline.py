@@ -14,7 +14,7 @@ from orchestrator.report.charts.theme import (
     Palette,
     arm_text,
     columns_for,
-    configured,
+    drawing,
     ink,
     of_field,
     ratio_axis,
@@ -82,7 +82,7 @@ def timeline(
             if spot.thermal is not None
         ],
     }
-    return Drawing(chart=configured(chart, layout), rows=rows)
+    return drawing(chart, layout, rows)
 
 
 def _x(course: Course) -> alt.X:

@@ -112,7 +112,7 @@ def _curve_lines(curve: WidthCurve) -> Iterable[str]:
     elif curve.best_measured is not None:
         edge = " (the widest that could be judged: a wider one may be better)" if curve.at_edge else ""
         predicted = f"{curve.best.value:.0f}{edge}"
-        yield f"{name}: best width predicted {predicted}, measured {curve.best_measured}. {curve.source}"
+        yield f"{name}: best width predicted {predicted}, measured {curve.best_measured} ({curve.source})."
 
 
 def _verify_grid(costs: Sequence[VerifyCost]) -> Grid:
@@ -178,7 +178,7 @@ def turns_section(material: Material, findings: Findings) -> Section | Absent:
                 draw=partial(_draw_turns, own, palette),
             )
         )
-    lines = tuple(remark for one in arms for remark in one.remarks)
+    lines = tuple(f"{one.arm}, {one.workload}: {remark}." for one in arms for remark in one.remarks)
     return Section(key="turns", title=title, pictures=tuple(pictures), grids=(_turn_grid(arms),), lines=lines)
 
 
@@ -210,7 +210,7 @@ def _turn_grid(arms: Sequence[ArmTurns]) -> Grid:
             one.workload,
             str(turn.turn + 1),
             seconds(turn.ttft_s),
-            number(turn.prompt_tokens, digits=6),
+            _whole(turn.prompt_tokens),
             _figure_or_reason(turn.cached_tokens),
             _figure_or_reason(turn.new_tokens),
             number(turn.prefill_tps.value),
@@ -235,10 +235,15 @@ def _turn_grid(arms: Sequence[ArmTurns]) -> Grid:
     return Grid(columns=columns, rows=rows, numeric=frozenset(range(2, len(columns)))).without_empty()
 
 
+def _whole(value: float | None) -> str:
+    """A median count of tokens."""
+    return MISSING if value is None else count(round(value)) if value == round(value) else number(value)
+
+
 def _figure_or_reason(figure: Figure) -> str | Cell:
     if figure.value is None:
         return Cell(text=f"unknown: {figure.source}", tone="muted")
-    return number(figure.value, digits=6)
+    return _whole(figure.value)
 
 
 # ---- losslessness ----

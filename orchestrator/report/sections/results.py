@@ -16,11 +16,12 @@ from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.observations import LOWER_IS_FASTER, ArmSummary, round_values
 from orchestrator.views.audit_view import METRIC_WORDS, p_text
 
-MOST_SPOTS = 1_500  # drawn one by one
-MOST_ROUNDS = 120  # drawn one by one in a panel
+MOST_SPOTS = 600  # drawn one by one
+MOST_ROUNDS = 80  # drawn one by one in a panel
 MOST_ROUND_PANELS = 12
 MOST_ROWS = 40
 STEADY = 0.01
+NOT_RANDOMISED = "the order was not drawn at random: no interval and no test is valid"
 WORTH_TELLING_S = 0.5  # of waiting
 
 
@@ -126,6 +127,8 @@ def effects_section(material: Material) -> Section | Absent:
     """Ratios with intervals, over all and by scope."""
     result = material.result
     known = [one for one in result.comparisons if one.ratio is not None]
+    if not material.run.randomised:
+        return Absent(title="Ratios with their intervals", reason=NOT_RANDOMISED)
     if not known:
         return Absent(title="Ratios with their intervals", reason="no round holds both an arm and the control")
     pictures = [_forest(material, "ratios", _overall_title(material), [_row(one) for one in known if one.over_all])]
@@ -257,6 +260,8 @@ def _ratio_grid(material: Material) -> Grid:
 
 def rounds_section(material: Material) -> Section | Absent:
     """Each arm's ratio in each round."""
+    if not material.run.randomised:
+        return Absent(title="Round by round", reason=NOT_RANDOMISED)
     panels = list(_round_panels(material))
     if not panels:
         return Absent(title="Round by round", reason="no round holds both an arm and the control")

@@ -50,7 +50,7 @@ def hostile_plan() -> Plan:
 
 
 def poison(database: Database, run_id: str) -> None:
-    """Hostile words wherever a run stores what others wrote; a trial excluded, one invalid, some hot or kept waiting."""
+    """Hostile words wherever a run stores what others wrote; a trial excluded, one invalid, some hot, some waiting."""
     with transaction(database) as session:
         of_run = select(models.Trial).where(models.Trial.run_id == run_id, models.Trial.kind == "measured")
         trials = list(session.scalars(of_run.order_by(models.Trial.ordinal)))

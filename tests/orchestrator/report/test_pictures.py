@@ -1,0 +1,111 @@
+"""The charts: valid specifications, clean drawings, files."""
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import altair as alt
+import pytest
+
+from orchestrator.errors import InputError
+from orchestrator.report.charts.theme import COLOURS, NARROW, WIDE, Drawing, Palette, drawing, ratio_reach, ratio_ticks
+from orchestrator.report.drawing import drawn, svg_alone, svg_for_page
+from orchestrator.report.parts import Report
+from orchestrator.report.writing import check_targets, write_images
+
+
+def test_every_chart_is_valid_vega_lite(report: Report) -> None:
+    for number, picture in enumerate(report.pictures):
+        layout = (WIDE, NARROW)[number % 2]  # they differ in numbers only
+        alt.Chart.from_dict(drawn(picture, layout).spec, validate=True)
+
+
+def test_a_drawing_has_no_words_for_each_mark_and_no_styles(page: str) -> None:
+    drawings = re.findall(r"<svg .*?</svg>", page, flags=re.S)
+    assert len(drawings) > 8
+    for text in drawings:
+        root = ET.fromstring(text)
+        names = {key for element in root.iter() for key in element.attrib if element is not root}
+        assert not names & {"aria-label", "aria-roledescription", "role", "class", "style", "href"}
+        assert root.get("role") == "img"
+
+
+def test_the_page_names_colours_and_a_picture_that_stands_alone_has_them(report: Report) -> None:
+    made = drawn(report.pictures[0], WIDE)
+    on_page, alone = svg_for_page(made, name="a", label="b"), svg_alone(made)
+    assert "var(--control)" in on_page
+    assert "#" not in on_page.replace("url(#", "")
+    assert "var(" not in alone
+    assert COLOURS["control"].light in alone
+
+
+def test_every_colour_can_be_found_by_its_light_value() -> None:
+    assert len({colour.light for colour in COLOURS.values()}) == len(COLOURS)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in COLOURS if name.startswith("arm") or name in ("ink", "muted", "control")]
+)
+def test_lines_and_words_stand_out_from_the_paper(name: str) -> None:
+    """WCAG 2: 4.5 for text."""
+    for side in ("light", "dark"):
+        pair = [luminance(getattr(COLOURS[each], side)) for each in (name, "paper")]
+        assert (max(pair) + 0.05) / (min(pair) + 0.05) >= 4.5, (name, side)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_arms_of_one_colour_differ_in_shape() -> None:
+    palette = Palette(control="c", arms=tuple(f"arm {number}" for number in range(30)))
+    looks = {(palette.colour(arm), palette.shape(arm)) for arm in palette.arms}
+    assert len(looks) == 30
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.98, 1.03), (0.5, 2.1), (0.08, 1.2), (0.9, 14.0), (1e-3, 1e3)])
+def test_ticks_are_few_inside_and_hold_one(low: float, high: float) -> None:
+    ticks = ratio_ticks(low, high)
+    assert 2 <= len(ticks) <= 7
+    assert all(low <= tick <= high for tick in ticks)
+    assert any(abs(tick - 1) < 1e-9 for tick in ticks)
+
+
+def test_an_axis_of_ratios_holds_its_values_and_one() -> None:
+    low, high = ratio_reach([1.2, 1.3])
+    assert low < 1 < 1.3 < high
+
+
+def test_hostile_words_in_a_chart_are_text() -> None:
+    rows = {"rows": [{"x": "</svg><script>alert(1)</script>\x1b\x00\u202e"}]}
+    chart = alt.Chart(alt.NamedData("rows")).mark_text().encode(text="x:N")
+    made: Drawing = drawing(chart, WIDE, rows)
+    root = ET.fromstring(svg_for_page(made, name="a", label="b"))
+    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {"svg", "g", "text", "path", "rect"}
+    (text,) = (element.text for element in root.iter("{http://www.w3.org/2000/svg}text"))
+    assert text == "</svg><script>alert(1)</script>␛␀⟨U+202E⟩"
+
+
+def test_images_are_written_for_each_chart(report: Report, tmp_path: Path) -> None:
+    one = Report(
+        title="t",
+        about=(),
+        warnings=(),
+        verdict="v",
+        lines=(),
+        sections=tuple(s for s in report.sections if s.key == "ratios"),
+    )
+    assert write_images(one, tmp_path / "new" / "folder") == 2
+    assert (tmp_path / "new/folder/ratios.png").read_bytes().startswith(b"\x89PNG")
+    assert "clear of" in "".join(ET.parse(tmp_path / "new/folder/ratios.svg").getroot().itertext())
+
+
+def test_a_folder_is_not_written_over(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a folder is there; name a file, such as .*report\.html"):
+        check_targets(tmp_path, None, None)
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(InputError, match="a file is there; name a folder"):
+        check_targets(tmp_path / "a.html", file, None)
