@@ -17,8 +17,8 @@ from orchestrator.report.sections.results import (
     composition_section,
     course_section,
     effects_section,
-    rounds_of,
     rounds_section,
+    rounds_words,
 )
 from orchestrator.report.verdict import verdict_lines, verdict_sentence, warnings
 from orchestrator.report.words import counted
@@ -60,6 +60,5 @@ def _about(material: Material) -> tuple[str, ...]:
     return (
         f"{run.created_at:%d %B %Y, %H:%M} UTC",
         run.chip or run.host,
-        f"{counted(len(material.plan.arms), 'arm')}, {counted(rounds_of(material), 'complete round')},"
-        f" {counted(trials, 'measured trial')}",
+        f"{counted(len(material.plan.arms), 'arm')}, {rounds_words(material)}, {counted(trials, 'measured trial')}",
     )

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from sqlalchemy import Engine as Database
 from sqlalchemy import RowMapping, select, text
 
@@ -15,7 +13,6 @@ from orchestrator.meaning import findings
 from orchestrator.plan import Plan
 from orchestrator.report.material import ArmRow, Material, RunFacts, Sign, Versions
 from orchestrator.statistics.claims import Claim, beside
-from orchestrator.statistics.unrandomised import DriftExplanation, explain_by_drift
 
 _ARMS = """
 SELECT arm.name, arm.is_control, arm.engine, arm.engine_version, checkpoint.name AS checkpoint,
@@ -65,7 +62,6 @@ def load_material(database: Database, plan: Plan, run_id: str, *, claims: Sequen
         findings=findings(database, plan, run_id, trials=frame, result=result),
         versions=tuple(Versions(**row) for row in _rows(database, _VERSIONS, run_id)),
         signs=tuple(Sign(**_flags(row, "requested", "engaged", "useful")) for row in _rows(database, _SIGNS, run_id)),
-        explanations=() if run.randomised else _explanations(frame, plan),
     )
 
 
@@ -100,17 +96,3 @@ def _run_facts(database: Database, run_id: str) -> RunFacts:
             memory_bytes=host.memory_bytes,
             **{name: getattr(run, name) for name in same},
         )
-
-
-def _explanations(frame: pd.DataFrame, plan: Plan) -> tuple[DriftExplanation, ...]:
-    """What drift would explain, where no order was drawn: one value a trial, the geometric mean of its generations."""
-    metric = plan.design.metric
-    usable = frame[
-        (frame["status"] == "done") & frame["excluded_reason"].isna() & (frame[metric] > 0).fillna(value=False)
-    ]
-    if usable.empty or plan.control not in set(usable["arm"]):
-        return ()
-    logs = usable.assign(y=np.log(usable[metric].astype("float64")))
-    by_trial = logs.groupby("trial_id", sort=False)
-    sequence = by_trial.agg(arm=("arm", "first"), started_at=("started_at", "first"), y=("y", "mean"))
-    return explain_by_drift(sequence.assign(value=np.exp(sequence["y"])), control=plan.control)

@@ -11,7 +11,6 @@ from orchestrator.plan import Plan
 from orchestrator.statistics.claims import Beside
 from orchestrator.statistics.factorial import Factorial
 from orchestrator.statistics.factors import Table
-from orchestrator.statistics.unrandomised import DriftExplanation
 
 FINISHED = "done"
 
@@ -106,7 +105,6 @@ class Material:
     findings: Findings
     versions: tuple[Versions, ...]
     signs: tuple[Sign, ...]
-    explanations: tuple[DriftExplanation, ...]  # of a run whose order was not drawn at random
 
     @property
     def overall(self) -> tuple[Comparison, ...]:

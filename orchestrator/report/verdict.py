@@ -1,5 +1,6 @@
 """The top of the page: the verdict in one sentence, a line for each arm, and what to know before believing it."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 from orchestrator.audit import Comparison
@@ -11,6 +12,7 @@ from orchestrator.statistics.observations import LOWER_IS_FASTER
 from orchestrator.views.audit_view import sentence
 
 HEADLINE_CHARACTERS = 44
+NOT_RANDOMISED = "not_randomised"  # code of the reason that names the drift which would explain a difference
 TOLD_ONE_BY_ONE = 3  # treatments; more are counted
 DRIFT_WORTH_TELLING = 0.02
 
@@ -110,36 +112,29 @@ def _despite(material: Material) -> str:
 
 
 def _unrandomised(material: Material) -> str:
-    head = "The order was not drawn at random, so no difference here can be told from drift"
-    if not material.explanations:
-        return f"{head}."
-    first = max(material.explanations, key=lambda one: abs(one.ratio - 1))
-    return f"{head}; {first.treatment} against {first.control}: {first.text}."
+    """The largest difference, and that it proves nothing; the drift that would explain each stands in its line."""
+    found = [one for one in material.overall if one.ratio is not None]
+    if not found:
+        return "The order was not drawn at random, so nothing here can be told from drift."
+    one = max(found, key=lambda each: abs(math.log(each.ratio or 1.0)))
+    pair = f"{in_a_headline(one.treatment)} and {in_a_headline(one.control)}"
+    return f"The order was not drawn at random: the {times(one.ratio)} between {pair} cannot be told from drift."
 
 
 def verdict_lines(material: Material) -> tuple[Line, ...]:
     """Every treatment over all prompts."""
-    if not material.run.randomised:
-        return tuple(
-            Line(
-                sign=VERDICTS["could_be_drift"][1],
-                tone=VERDICTS["could_be_drift"][0],
-                verdict="not randomised",
-                sentence=f"{one.treatment} against {one.control}: {one.text}",
-                figure=times(one.ratio),
-            )
-            for one in material.explanations
-        )
     return tuple(_line(one, 1 - material.result.alpha) for one in material.overall)
 
 
 def _line(one: Comparison, confidence: float) -> Line:
     tone, sign = VERDICTS[one.verdict]
-    parts = []
-    if one.ratio is not None:
-        parts.append(f"{times(one.ratio)} ({confidence:.0%}: {span(one.ci_low, one.ci_high)})".replace("%:", " %:"))
+    parts = [] if one.ratio is None else [times(one.ratio)]
+    if one.ci_low is not None or one.ci_high is not None:
+        parts[-1] += f" ({percent(confidence)}: {span(one.ci_low, one.ci_high)})"
     if one.wins is not None:
         parts.append(f"faster in {one.wins} of {counted(one.rounds, 'round')}")
+    unproved = next((reason.text for reason in one.reasons if reason.code == NOT_RANDOMISED), None)
+    parts += [unproved] if unproved else []
     return Line(
         sign=sign, tone=tone, verdict=one.verdict.replace("_", " "), sentence=sentence(one), figure=", ".join(parts)
     )

@@ -71,7 +71,9 @@ def timeline(
     if lanes:
         chart = alt.vconcat(body, *lanes, spacing=10).resolve_scale(color="independent", shape="independent")
     rows = {
-        "spots": [_row(spot, palette, low) for spot in course.spots],
+        "spots": [
+            _row(spot, palette, low) for spot in course.spots if spot.relative is not None or spot.state != "used"
+        ],
         "drift": [{"at": round(at, 3), "level": round(level, 5)} for at, level in course.drift],
         "expected": _expected(course, palette, ratios),
         "pauses": [{"at": at, "text": f"paused {seconds / 60:.0f} min"} for at, seconds in course.pauses],

@@ -255,8 +255,11 @@ def losslessness_section(material: Material, findings: Findings) -> Section | Ab
     found = findings.losslessness
     if found is None:
         return Absent(title=title, reason="no two answers to the same prompt are there to compare")
+    notes = [one.note if one.note.startswith(one.arm) else f"{one.arm}: {one.note}" for one in found.arms if one.note]
+    if not any(one.identical or one.differs for one in found.arms):
+        return Absent(title=title, reason="; ".join(dict.fromkeys(notes)) or "no two answers could be compared")
     forks = [fork for one in found.arms for fork in _forks(one)]
-    lines = [f"{one.arm}: {one.note}." for one in found.arms if one.note]
+    lines = [f"{note}." for note in dict.fromkeys(notes)]
     if len(forks) > MOST_FORKS:
         lines.append(f"The first {MOST_FORKS} of {len(forks)} divergences; the table `divergence` holds all.")
     return Section(
@@ -270,7 +273,7 @@ def losslessness_section(material: Material, findings: Findings) -> Section | Ab
 
 
 def _lossless_lead(arms: Sequence[ArmLosslessness]) -> str:
-    others = [one for one in arms if one.prompts and one.arm != one.against]
+    others = [one for one in arms if (one.identical or one.differs) and one.arm != one.against]
     differing = [one for one in others if one.differs]
     if not others:
         return "No arm's answers could be held against another's."

@@ -35,6 +35,10 @@ def rounds_of(material: Material) -> int:
     return max((one.rounds for one in material.overall), default=0)
 
 
+def rounds_words(material: Material) -> str:
+    return counted(rounds_of(material), "complete round") if material.run.randomised else "no rounds"
+
+
 def metric_words(material: Material) -> str:
     return METRIC_WORDS[material.result.metric]
 
@@ -89,7 +93,7 @@ def _course_title(material: Material, course: Course) -> str:
 def _course_detail(material: Material, course: Course) -> Iterable[str]:
     yield (
         f"{metric_words(material).capitalize()} of every trial, relative to the control's average on the same prompts"
-        f" ({percent(1.0)}); {counted(rounds_of(material), 'complete round')}; log scale: equal factors run parallel."
+        f" ({percent(1.0)}); {rounds_words(material)}; log scale: equal factors run parallel."
     )
     if course.drift:
         yield (
@@ -146,7 +150,7 @@ def _forest(material: Material, key: str, title: str, rows: Sequence[EffectRow])
     floor = any(row.floor_low is not None for row in rows)
     detail = (
         f"Ratio of {metric_words(material)} to {result.control} with its {percent(1 - result.alpha)} interval,"
-        f" {counted(rounds_of(material), 'complete round')}. Light band: within {percent(result.margin)} of 1, no"
+        f" {rounds_words(material)}. Light band: within {percent(result.margin)} of 1, no"
         " difference that matters."
     )
     if floor:
@@ -267,7 +271,7 @@ def rounds_section(material: Material) -> Section | Absent:
         return Absent(title="Round by round", reason="no round holds both an arm and the control")
     shown = panels[:MOST_ROUND_PANELS]
     detail = (
-        f"Ratio of {metric_words(material)} within each round, {counted(rounds_of(material), 'complete round')}, log"
+        f"Ratio of {metric_words(material)} within each round, {rounds_words(material)}, log"
         " scale. Both trials of a round share the machine's state. Dashed: the run's ratio; band: its interval."
     )
     if any(len(panel.ratios) < panel_rounds for panel, panel_rounds in ((p, rounds_of(material)) for p in shown)):

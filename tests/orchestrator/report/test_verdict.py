@@ -10,7 +10,7 @@ from orchestrator.report.markdown import render_markdown
 from orchestrator.report.material import Material
 from orchestrator.report.parts import Report
 from orchestrator.report.verdict import verdict_sentence, warnings
-from orchestrator.statistics.unrandomised import DriftExplanation
+from orchestrator.statistics.comparability import Reason
 
 from .conftest import MADE_AT
 
@@ -56,27 +56,18 @@ def test_an_unfinished_run_says_so_first(material: Material) -> None:
 
 
 def test_what_was_not_randomised_gets_no_verdict(material: Material) -> None:
-    explained = DriftExplanation(
-        treatment="width 4",
-        control="plain",
-        ratio=1.3,
-        hours_apart=1.0,
-        explaining_drift_per_hour=0.3,
-        seen_drift_per_hour=0.2,
-        text="a drift of +30 % an hour would explain it",
+    reason = Reason(code="not_randomised", text="a drift of +30 % an hour would explain it")
+    found = tuple(
+        replace(one, verdict="could_be_drift", direction=None, ci_low=None, ci_high=None, wins=None, reasons=(reason,))
+        for one in material.overall
     )
-    imported = with_run(
-        material, randomised=False, simulated=False, status="done", origin="llama_bench", source_name="a.json"
-    )
-    imported = replace(imported, explanations=(explained,))
-    made = build_report(imported, made_at=MADE_AT)
-    assert made.verdict.startswith(
-        "The order was not drawn at random, so no difference here can be told from drift; width 4"
-    )
+    imported = replace(material, result=replace(material.result, comparisons=found))
+    source = {"origin": "llama_bench", "source_name": "a.json"}
+    made = build_report(with_run(imported, randomised=False, simulated=False, status="done", **source), made_at=MADE_AT)
+    assert re.fullmatch(r"The order was not drawn at random: the .* cannot be told from drift\.", made.verdict)
     assert dict(made.warnings)["Not randomised"].endswith("Verdicts need a run of interlace itself.")
-    assert [line.verdict for line in made.lines] == ["not randomised"]
-    titles = {section.key for section in made.sections}
-    assert not titles & {"ratios", "rounds"}
+    assert all("would explain it" in line.figure for line in made.lines)
+    assert not {section.key for section in made.sections} & {"ratios", "rounds"}
 
 
 @pytest.mark.parametrize("images", [None, "img (1)"])
