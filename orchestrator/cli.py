@@ -228,11 +228,12 @@ def work(url: str | None, until: str | None, *, preflight: bool, quiet: bool) ->
 @cli.command()
 @_db
 @click.option("--limit", default=20, show_default=True, help="How many runs, newest first.")
-def status(url: str | None, limit: int) -> None:
-    """List the runs: what runs, what is done, what was interrupted."""
+@click.option("--watch", is_flag=True, help="Follow the run that runs until it ends; Ctrl-C stops watching only.")
+def status(url: str | None, limit: int, *, watch: bool) -> None:
+    """Show who measures, what runs and until when, what waits, and the last problems."""
     from orchestrator.commands.machine import show_status
 
-    show_status(url=url, limit=limit)
+    show_status(url=url, limit=limit, live=watch)
 
 
 @cli.command()

@@ -1,18 +1,38 @@
 """`interlace status` and `interlace doctor`."""
 
+import datetime as dt
 import sys
 
 from orchestrator.commands.opening import EXIT_DONE, open_stored
 from orchestrator.errors import RefusedError
 
 
-def show_status(*, url: str | None, limit: int) -> None:
-    """`interlace status`: the runs, newest first."""
+def show_status(*, url: str | None, limit: int, live: bool) -> None:
+    """`interlace status`: who measures, what runs, what waits, the runs, and the last problems."""
     from db.frames import runs
-    from orchestrator.views.status_view import print_status
+    from db.live import problems
+    from orchestrator.overnight.agenda import agenda, waiting_here
+    from orchestrator.overnight.machine_lock import machine_holder
+    from orchestrator.overnight.watch import live_run, watch
+    from orchestrator.views.queue_view import print_queue
+    from orchestrator.views.status_view import print_at, print_problems, print_status
     from orchestrator.views.terminal import console
+    from workers.host import read_host
 
-    print_status(runs(open_stored(url), limit=limit), console())
+    database, out, now = open_stored(url), console(), dt.datetime.now(dt.UTC)
+    running = live_run(database)
+    if live and running is not None:
+        watch(database, running.run_id, out)
+        return
+    print_at(machine_holder(), running, out, now=now)
+    waiting = waiting_here(database, read_host())
+    newest = runs(database, limit=limit)
+    print_status(newest, out)
+    if waiting:
+        out.print()
+        print_queue(agenda(waiting, now=now), out, now=now)
+    for run_id in newest["run_id"][:1]:
+        print_problems(problems(database, str(run_id)), out)
 
 
 def show_doctor(*, url: str | None, as_json: bool) -> int:

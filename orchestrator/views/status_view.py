@@ -1,15 +1,39 @@
-"""The list of runs on the terminal."""
+"""Who measures, and the list of runs, on the terminal."""
 
+import datetime as dt
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from db.live import Life, Problem
+from orchestrator.overnight.machine_lock import Holder
 from orchestrator.views.terminal import table
+from orchestrator.views.watch_view import at_line
 from workers.host import Lease, holds
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def print_at(holder: Holder | None, running: Life | None, out: Console, *, now: dt.datetime) -> None:
+    """Who measures on this machine, and what it is at."""
+    if holder is not None:
+        out.print(Text(f"this machine is measuring: {holder}"))
+    if running is not None:
+        out.print(Text(f"{running.experiment} ({running.run_id[-12:]}): {at_line(running, now=now)}"))
+    if holder is not None or running is not None:
+        out.print()
+
+
+def print_problems(problems: Sequence[Problem], out: Console) -> None:
+    """The last problems of the newest run."""
+    if problems:
+        out.print()
+        out.print(Text("last problems of the newest run", style="bold"))
+    for problem in problems:
+        out.print(Text(str(problem)))
 
 
 def print_status(runs: "pd.DataFrame", out: Console) -> None:

@@ -1,0 +1,71 @@
+"""A run while it runs: what it is at, how long it still takes, what went wrong, and what it shows so far."""
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from db.live import Life, Problem
+from orchestrator.overnight.clock_times import spoken
+from orchestrator.planning.estimate import about
+
+SILENT_AFTER_S = 60.0  # several heartbeats
+
+STATES = {
+    "preflight": "preflight of {label}",
+    "loading": "{label}: about to start",
+    "gate": "{label}: waiting for {waiting}",
+    "running": "{label}: running",
+    "after": "the rounds are done; what follows them",
+}
+
+
+def watched(life: Life, problems: Sequence[Problem], verdicts: str, *, now: dt.datetime) -> RenderableType:
+    """The picture of one moment."""
+    return Group(*(Text(line, style=style) for line, style in _lines(life, problems, verdicts, now)))
+
+
+def _lines(life: Life, problems: Sequence[Problem], verdicts: str, now: dt.datetime) -> Iterator[tuple[str, str]]:
+    yield f"{life.experiment}: run {life.run_id}", "bold"
+    if life.simulated:
+        yield "SIMULATED: a fake clock, nothing is measured", "bold red"
+    yield at_line(life, now=now), ""
+    if (silence := _silence(life, now)) is not None:
+        yield silence, "bold red"
+    for problem in problems:
+        yield str(problem), "yellow"
+    if verdicts:
+        yield "", ""
+        yield f"so far, not the last word: {verdicts}", ""
+
+
+def at_line(life: Life, *, now: dt.datetime) -> str:
+    """What a run is at, in one line. Pure."""
+    current: dict[str, Any] = life.current or {}
+    words = STATES.get(str(current.get("state")), "at nothing yet")
+    parts = [words.format(label=current.get("label"), waiting=current.get("waiting"))]
+    if current.get("round") is not None:
+        parts.append(f"round {current['round'] + 1} of {life.rounds}")
+    elif current.get("kind") == "bracket":
+        parts.append("control run")
+    if current.get("attempt"):
+        parts.append(f"attempt {current['attempt'] + 1}")
+    if current.get("total"):
+        parts.append(f"{current['done']} of {current['total']} trials")
+    if current.get("ends_at"):
+        ends_at = dt.datetime.fromisoformat(current["ends_at"])
+        left_s = max(0.0, (ends_at - now).total_seconds())
+        parts.append(f"{about(left_s)} left, ends about {spoken(ends_at, now=now)}")
+    return "; ".join(parts)
+
+
+def _silence(life: Life, now: dt.datetime) -> str | None:
+    """Of a process that lives and shows it no more: stopped, or stuck in the system."""
+    if life.heartbeat_at is None:
+        return None
+    silent_s = (now - life.heartbeat_at).total_seconds()
+    if silent_s < SILENT_AFTER_S:
+        return None
+    return f"process {life.runner_pid} has shown no sign of life for {about(silent_s)}"
