@@ -7,10 +7,13 @@
 A transaction is short: it begins with its first statement and its one commit ends it.
 """
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from db.engine import BEGIN_OPTION, open_engine
@@ -46,15 +49,36 @@ def open_existing(url: str) -> Engine:
 
 
 @contextmanager
-def transaction(engine: Engine) -> Iterator[Session]:
+def transaction(engine: Engine, *, patience_s: float = 0.0) -> Iterator[Session]:
     """A session that holds the write lock from its first statement; one commit at the end, none after an exception.
+
+    Args:
+        patience_s: how long to go on waiting for the lock once the usual time-out is over.
 
     Raises:
         StorageError: the database stayed locked, the disk is full, or the like.
     """
     bind = engine.execution_options(**{BEGIN_OPTION: "IMMEDIATE"})
-    with storage_errors(str(engine.url.database)), Session(bind, expire_on_commit=False) as session, session.begin():
-        yield session
+    with storage_errors(str(engine.url.database)), Session(bind, expire_on_commit=False) as session:
+        if patience_s:
+            _wait_for_lock(session, patience_s)
+        with session.get_transaction() or session.begin():
+            yield session
+
+
+def _wait_for_lock(session: Session, patience_s: float) -> None:
+    """Begin, again and again while another process holds the lock. Nothing was done before, so nothing is lost."""
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            session.connection()
+        except OperationalError as error:
+            busy = isinstance(error.orig, sqlite3.Error) and error.orig.sqlite_errorcode == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline_s:
+                raise
+            session.rollback()
+        else:
+            return
 
 
 @contextmanager

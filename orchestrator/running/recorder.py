@@ -23,6 +23,9 @@ from orchestrator.schedule import ScheduledTrial
 from workers.host import HostFacts, Lease
 from workers.protocol import Hello, Loaded
 
+# A night waits for a backup, or for a sleeping writer, rather than end: nothing is measured meanwhile.
+PATIENCE_S = 600.0
+
 
 @dataclass(slots=True)
 class Recorder:
@@ -50,7 +53,7 @@ class Recorder:
             HeldError: another process that lives runs it.
         """
         self.boot_id = lease.boot_id
-        with transaction(self.database) as session:
+        with transaction(self.database, patience_s=PATIENCE_S) as session:
             run = session.get_one(models.Run, self.run_id)
             if (run.runner_pid, run.runner_started_at) != (lease.pid, lease.process_started_at):
                 refuse_held_run(run)
@@ -62,7 +65,7 @@ class Recorder:
         values: dict[str, Any] = {"status": status, "note": note, "finished_at": None}
         if status in ("done", "failed"):
             values |= {"finished_at": dt.datetime.now(dt.UTC), "current": None}
-        with transaction(self.database) as session:
+        with transaction(self.database, patience_s=PATIENCE_S) as session:
             changed = update(models.Run).where(models.Run.id == self.run_id, models.Run.status != status)
             session.execute(changed.values(**values))
 
@@ -72,7 +75,7 @@ class Recorder:
         self, arm: Arm, hello: Hello, loaded: Loaded, host: HostFacts, *, memory: LoadMemory | None = None
     ) -> None:
         """What loading showed: versions, widths, memory. Sets the arm's fingerprint."""
-        with transaction(self.database) as session:
+        with transaction(self.database, patience_s=PATIENCE_S) as session:
             environment = environment_row(session, hello, host)
             row = session.get_one(models.Arm, self.arm_ids[arm.name])
             row.engine_version = loaded.engine_version
@@ -94,7 +97,7 @@ class Recorder:
 
     def arm_dropped(self, arm: Arm, reason: str) -> None:
         """The arm takes no further part."""
-        with transaction(self.database) as session:
+        with transaction(self.database, patience_s=PATIENCE_S) as session:
             row = session.get_one(models.Arm, self.arm_ids[arm.name])
             row.state, row.state_reason = "dropped", reason
 
@@ -103,7 +106,7 @@ class Recorder:
     def save(self, outcome: Outcome, *, attempt: int, order: Sequence[str]) -> Verdict:
         """Commit one trial with all that belongs to it."""
         verdict = settle(outcome, evidence_policy=self.plan.design.evidence, gate=self.plan.gate)
-        with transaction(self.database) as session:
+        with transaction(self.database, patience_s=PATIENCE_S) as session:
             row = self._trial(session, outcome, verdict, attempt=attempt, order=order)
             session.add(row)
             session.flush()
@@ -189,7 +192,7 @@ class Recorder:
     def save_interrupted(self, found: UnderWay) -> None:
         """Store the trial that a former process died in. It counts as nothing, and its round is replayed whole."""
         scheduled = found.trial
-        with transaction(self.database) as session:
+        with transaction(self.database, patience_s=PATIENCE_S) as session:
             round_id = self._round_id(session, scheduled, attempt=found.unit.attempt, order=found.unit.order)
             row = models.Trial(
                 run_id=self.run_id,
@@ -211,7 +214,7 @@ class Recorder:
     def exclude_round(self, index: int, *, reason: str) -> None:
         """Keep an unfinished round's trials and leave them out: the round is replayed whole."""
         rounds = select(models.Round.id).where(models.Round.run_id == self.run_id, models.Round.index == index)
-        with transaction(self.database) as session:
+        with transaction(self.database, patience_s=PATIENCE_S) as session:
             session.execute(
                 update(models.Trial)
                 .where(models.Trial.round_id.in_(rounds), models.Trial.excluded_reason.is_(None))
