@@ -17,11 +17,11 @@ TOLD_ONE_BY_ONE = 3  # treatments; more are counted
 DRIFT_WORTH_TELLING = 0.02
 
 _CLAUSES = {
-    "no_difference": "{arm} makes no difference that matters",
-    "could_be_drift": "what {arm} shows could be drift",
-    "not_engaged": "{arm} gave no proof that its mechanism ran",
-    "confounded": "{arm} cannot be compared, since something else differed too",
-    "underpowered": "{arm} has too few complete rounds to tell",
+    "no_difference": ("{} makes no difference that matters", "{} make no difference that matters"),
+    "could_be_drift": ("what {} shows could be drift", "what {} show could be drift"),
+    "not_engaged": ("{} gave no proof that its mechanism ran", "{} gave no proof that their mechanisms ran"),
+    "confounded": ("{} cannot be compared: something else differed too",) * 2,
+    "underpowered": ("{} has too few complete rounds to tell", "{} have too few complete rounds to tell"),
 }
 _COUNTED = {
     "no_difference": ("makes no difference", "make no difference"),
@@ -46,7 +46,7 @@ def verdict_sentence(material: Material) -> str:
     control = in_a_headline(material.result.control)
     if len(found) > TOLD_ONE_BY_ONE:
         return f"Of {len(found)} arms held against {control}, {listed(list(_counts(found)))}{_despite(material)}."
-    return f"Against {control}, {listed([clause(one) for one in found])}{_despite(material)}."
+    return f"Against {control}, {listed(clauses(found))}{_despite(material)}."
 
 
 def clause(one: Comparison) -> str:
@@ -56,7 +56,19 @@ def clause(one: Comparison) -> str:
         return f"{arm} is better for one thing and worse for another"
     if one.verdict == "supported":
         return f"{arm} is {speed_words(one)}"
-    return _CLAUSES[one.verdict].format(arm=arm)
+    return _CLAUSES[one.verdict][0].format(arm)
+
+
+def clauses(found: Sequence[Comparison]) -> list[str]:
+    """What is found of some arms: those without a size that share a verdict are told together."""
+    told = [clause(one) for one in found if one.verdict == "supported" or one.split is not None]
+    for verdict, (_, plural) in _CLAUSES.items():
+        same = [one for one in found if one.verdict == verdict and one.split is None]
+        if len(same) == 1:
+            told.append(clause(same[0]))
+        elif same:
+            told.append(plural.format(listed([in_a_headline(one.treatment) for one in same])))
+    return told
 
 
 def in_a_headline(arm: str) -> str:
@@ -89,12 +101,13 @@ def drift_words(drift: float, metric: str) -> str:
 
 
 def _counts(found: Sequence[Comparison]) -> Iterable[str]:
-    for direction, words in (("faster", "most"), ("slower", "most")):
+    for direction in ("faster", "slower"):
         arms = [one for one in found if one.verdict == "supported" and one.split is None and one.direction == direction]
         if arms:
             extreme = (max if direction == "faster" else min)(arms, key=lambda one: speed_of(one) or 1.0)
             verb = "is" if len(arms) == 1 else "are"
-            most = f"{words} of all {in_a_headline(extreme.treatment)}: {speed_words(extreme)}"
+            most = f"{in_a_headline(extreme.treatment)}: {speed_words(extreme)}"
+            most = f"most of all {most}" if len(arms) > 1 else most
             yield f"{len(arms)} {verb} {direction} ({most})"
     if split := [one for one in found if one.split is not None]:
         yield f"{len(split)} better for one thing and worse for another"

@@ -129,7 +129,7 @@ def by_round(panels: Sequence[RoundPanel], *, palette: Palette, layout: Layout) 
     x = alt.X(
         "round:Q",
         scale=alt.Scale(domain=[1 - last * 0.03, last * 1.03], nice=False),
-        axis=alt.Axis(grid=False, tickMinStep=1, tickCount=6, format="d"),
+        axis=alt.Axis(grid=False, values=list(range(1, int(last) + 1, -(-int(last) // 8))), format="d"),
         title="round",
     )
     made = [_round_panel(panel, number, palette, x, y, width) for number, panel in enumerate(panels)]

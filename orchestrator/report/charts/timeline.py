@@ -55,14 +55,15 @@ def timeline(
     ends = [end for spot in course.spots for end in (spot.relative, spot.low, spot.high) if end is not None]
     low, high = ratio_reach(ends, least=1.02)
     groups = [palette.arms] if len(palette.arms) <= MOST_TOGETHER else [(arm,) for arm in palette.arms[:MOST_PANELS]]
+    many = len(groups) > 1
     title = f"of the control's average {'time' if lower_is_faster else 'speed'}"
     frame = _Frame(
         palette=palette,
         layout=layout,
-        x=_x(course),
-        y=ratio_axis(low, high, label="format(datum.value, '.0%')", title=title),
+        x=_x(course, titled=not many),
+        y=ratio_axis(low, high, label="format(datum.value, '.0%')", title=None if many else title),
         labels=_labels(course, palette),
-        many=len(groups) > 1,
+        many=many,
     )
     panels = [_panel(group, number, frame) for number, group in enumerate(groups)]
     body: Any = alt.concat(*panels, columns=1 if layout.narrow else 2, spacing=14) if frame.many else panels[0]
@@ -87,7 +88,7 @@ def timeline(
     return drawing(chart, layout, rows)
 
 
-def _x(course: Course) -> alt.X:
+def _x(course: Course, *, titled: bool) -> alt.X:
     last = max((spot.at for spot in course.spots), default=1.0)
     first = 0.0 if course.by_time else 1.0
     air = (last - first) * 0.02 or 1.0
@@ -95,7 +96,7 @@ def _x(course: Course) -> alt.X:
         "at:Q",
         scale=alt.Scale(domain=[first - air, last + air], nice=False),
         axis=alt.Axis(grid=False, tickCount=6, domain=True, ticks=True),
-        title="minutes of running" if course.by_time else "trial, in the order that they ran",
+        title=None if not titled else "minutes of running" if course.by_time else "trial, in the order that they ran",
     )
 
 

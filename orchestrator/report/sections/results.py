@@ -109,7 +109,8 @@ def _course_detail(material: Material, course: Course) -> Iterable[str]:
         )
     if len(material.treatments) > MOST_TOGETHER:
         shown = min(len(material.treatments), MOST_PANELS)
-        yield f"One panel an arm beside the control; {shown} of {len(material.treatments)} arms."
+        across = "minutes of running" if not material.run.simulated else "trials in their order"
+        yield f"A panel an arm beside the control, {across} across; {shown} of {len(material.treatments)} arms."
 
 
 def _machine_lines(material: Material, course: Course) -> Iterable[str]:

@@ -14,6 +14,7 @@ from orchestrator.report.parts import Report
 from orchestrator.report.writing import check_targets, write_images
 
 
+@pytest.mark.slow
 def test_every_chart_is_valid_vega_lite(report: Report) -> None:
     for number, picture in enumerate(report.pictures):
         layout = (WIDE, NARROW)[number % 2]  # they differ in numbers only

@@ -84,3 +84,10 @@ def test_markdown_holds_all_and_obeys_nobody(report: Report, images: str | None)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e]", text)
     rows = [re.sub(r"\\\|", "", line) for line in outside.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
+
+
+def test_arms_that_share_a_verdict_are_told_together(material: Material) -> None:
+    first = material.overall[0]
+    pair = tuple(replace(first, treatment=name, verdict="underpowered") for name in ("a", "b"))
+    sentence = verdict_sentence(replace(material, result=replace(material.result, comparisons=pair, drift=None)))
+    assert sentence == "Against plain, a and b have too few complete rounds to tell."
