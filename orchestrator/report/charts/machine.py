@@ -30,9 +30,9 @@ def roofline(ceilings: Sequence[Ceiling], *, palette: Palette, layout: Layout) -
     at = place("at", len(rows))
     layers = [
         marks.transform_filter("datum.ceiling != null")
-        .mark_bar(height=BAR, color=ink("margin"))
-        .encode(x=of_field(x, "ceiling"), y=at),
-        marks.mark_bar(height=BAR, opacity=0.9).encode(x=x, y=at, color=alt.Color("colour:N", scale=None)),
+        .mark_rule(strokeWidth=BAR, color=ink("floor"))
+        .encode(x=of_field(x, "ceiling"), x2=alt.datum(0), y=at),
+        marks.mark_rule(strokeWidth=BAR).encode(x=x, x2=alt.datum(0), y=at, color=alt.Color("colour:N", scale=None)),
         marks.transform_filter("datum.ceiling != null")
         .mark_tick(thickness=3, height=BAR + 8, color=ink("ink"))
         .encode(x=of_field(x, "ceiling"), y=at),

@@ -125,6 +125,7 @@ def passes_by_width(curves: Sequence[PassCurve], *, layout: Layout) -> Drawing:
     widths = sorted({width for curve in curves for width, _ in curve.cost})
     x = alt.X(
         "width:Q",
+        scale=alt.Scale(domain=[widths[0] - 0.3, widths[-1] + 0.3], nice=False),
         axis=alt.Axis(values=widths, grid=False, format="d", labelOverlap=True),
         title="tokens in one pass",
     )
