@@ -43,14 +43,17 @@ def probe_run(plan: Plan, recorder: Recorder, crew: Crew) -> None:
         return
     store_bandwidth(recorder, crew.note, measure=measured_bytes_per_s)
     answers = Answer.read(frames.answers(recorder.database, recorder.run_id))
-    trials_s = _trials_s(recorder)
+    most_s = budget_s(plan, trials_s=_trials_s(recorder))
+    crew.note(
+        f"the rounds are over: the models are asked where answers part and what passes take, {most_s:.0f} s at most"
+    )
     Prober(
         plan=plan,
         recorder=recorder,
         crew=crew,
         answers=answers,
         widths=_widths(recorder),
-        budget_s=budget_s(plan, trials_s=trials_s),
+        budget_s=most_s,
     ).run()
 
 

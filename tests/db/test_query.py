@@ -200,7 +200,11 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_ends_a_long_query(stored: tuple[Database, Filled]) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", _ENDLESS, stored[0].url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", _ENDLESS, stored[0].url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background inherits "ignored"
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

@@ -10,9 +10,9 @@ from db.session import open_database
 from orchestrator.plan import Plan
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
+from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from orchestrator.views.machine_lines import known_rates
-from orchestrator.running.observing import SilentObserver
 from tests.orchestrator.plans import arm, plan
 from workers.host import read_host
 
