@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine as Database
 
 from db import queue
+from db.live import Life, life
 from db.queue import Entry
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Plan
@@ -17,7 +18,7 @@ from orchestrator.running.shared_rows import machine_identity
 from orchestrator.running.stored import frozen_plan, stored_trials
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from orchestrator.views.machine_lines import known_rates
-from workers.host import HostFacts
+from workers.host import HostFacts, Lease, holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Waiting:
     trials: int  # of the schedule, warm-ups left out
     left: int  # of these
     duration: Estimate  # of what is left
+    runs: bool = False  # a process that lives is at it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +63,18 @@ def look_ahead(database: Database, entry: Entry) -> Waiting:
     return Waiting(
         entry=entry,
         plan=plan,
+        runs=entry.run_status == "running" and is_alive(life(database, entry.run_id)),
         trials=sum(trial.kind != "warmup" for trial in schedule),
         left=len(left),
         duration=forecast(plan, [*_warm_ups(schedule), *left], measured=known_rates(plan, str(database.url.database))),
     )
+
+
+def is_alive(found: Life) -> bool:
+    """Whether the process that runs it lives."""
+    if found.status != "running" or found.runner_pid is None or found.runner_started_at is None:
+        return False
+    return holds(Lease(pid=found.runner_pid, process_started_at=found.runner_started_at, boot_id=found.boot_id))
 
 
 def _warm_ups(schedule: Sequence[ScheduledTrial]) -> list[ScheduledTrial]:

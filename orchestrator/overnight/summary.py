@@ -92,5 +92,9 @@ def write_summary(summary: Summary, database: Path) -> Path:
     while path.exists():
         number += 1
         path = folder / f"{name}-{number}.md"
-    path.write_text(markdown(summary), encoding="utf-8")
+    try:
+        path.write_text(markdown(summary), encoding="utf-8")
+    except OSError:
+        path.unlink(missing_ok=True)  # what a full disk took of it tells nothing
+        raise
     return path

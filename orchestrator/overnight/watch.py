@@ -11,19 +11,12 @@ from sqlalchemy import Engine as Database
 
 from db.live import Life, Problem, life, problems, running
 from orchestrator.judging import judge, measured_trials
+from orchestrator.overnight.agenda import is_alive
 from orchestrator.running.stored import frozen_plan
 from orchestrator.views.watch_view import watched
-from workers.host import Lease, holds
 
 LOWEST_PRIORITY = 19
 POLL_S = 1.0
-
-
-def is_alive(found: Life) -> bool:
-    """Whether the process that runs it lives."""
-    if found.status != "running" or found.runner_pid is None or found.runner_started_at is None:
-        return False
-    return holds(Lease(pid=found.runner_pid, process_started_at=found.runner_started_at, boot_id=found.boot_id))
 
 
 def live_run(database: Database) -> Life | None:

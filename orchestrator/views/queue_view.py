@@ -41,10 +41,9 @@ def print_queue(slots: Sequence[Slot], out: Console, *, now: dt.datetime, until:
 
 
 def _state(slot: Slot) -> str:
-    entry = slot.waiting.entry
-    if entry.run_status == "running":
+    if slot.waiting.runs:
         return "runs"
-    return "goes on" if entry.run_status == "interrupted" else ""
+    return "goes on" if slot.waiting.entry.run_status in ("running", "interrupted") else ""
 
 
 def total_line(slots: Sequence[Slot], *, now: dt.datetime, until: dt.datetime | None = None) -> str:
