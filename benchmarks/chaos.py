@@ -394,8 +394,8 @@ _PROMPTS = text(
 # ---- the time to go on ----
 
 
-def resume_times(folder: Path, *, times: int) -> list[tuple[float, float]]:
-    """Of `interlace resume` after a kill: seconds from its start to its first new trial, and of these for loading."""
+def resume_times(folder: Path, *, times: int) -> list[float]:
+    """Of `interlace resume` after a kill: seconds from its start to its first new trial; two workers start in them."""
     path, plan, found = folder / "resume.db", planned(400), []
     with opened(path) as database:
         run_id = stored_run(database, plan, folder)
@@ -411,9 +411,7 @@ def resume_times(folder: Path, *, times: int) -> list[tuple[float, float]]:
             first = first_trial_after(path, run_id, began)
         process.kill()
         process.wait()
-        with opened(path) as database, database.connect() as connection:
-            load_s = connection.execute(text("SELECT sum(load_s) FROM arm WHERE run_id = :id"), {"id": run_id}).scalar()
-        found.append((first - began, float(load_s or 0.0)))
+        found.append(first - began)
     return found
 
 
@@ -429,8 +427,8 @@ def main() -> None:
         folder = wanted.folder or Path(temporary)
         os.environ["INTERLACE_STATE"] = str(folder / "state")
         if wanted.resume_time:
-            for first_s, load_s in resume_times(folder, times=5):
-                print(f"first new trial after {first_s:.2f} s, of which loading took {load_s:.2f} s")
+            for first_s in resume_times(folder, times=5):
+                print(f"first new trial after {first_s:.2f} s, the start of two workers without a model included")
             return
         began = time.monotonic()
         chaos = Chaos(folder, wanted.kills, wanted.rounds, random.Random(wanted.seed), print)

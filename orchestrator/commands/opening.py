@@ -27,3 +27,18 @@ def plan_of_run(database: "Database", run_id: str) -> Plan:
     from orchestrator.running.stored import frozen_plan
 
     return frozen_plan(database, run_id)
+
+
+def named_run(database: "Database", run_text: str) -> str:
+    """The id of the run that a person names: an id, a unique part of one, or `last`. Loads no pandas.
+
+    Raises:
+        RunNotFoundError: none fits, or several.
+    """
+    from sqlalchemy import text
+
+    from db.run_names import RUNS_SQL, choose_run
+    from db.session import reading
+
+    with reading(database) as session:
+        return choose_run([tuple(row) for row in session.execute(text(RUNS_SQL))], run_text)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.commands.audit import audit_and_show
-from orchestrator.commands.opening import open_stored
+from orchestrator.commands.opening import named_run, open_stored
 from orchestrator.commands.queue import compose_run, store_run
 
 if TYPE_CHECKING:
@@ -30,13 +30,12 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
 
 def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet: bool) -> int:
     """`interlace resume`: what is stored stays; a round cut short is replayed whole."""
-    from db.frames import resolve_run
     from orchestrator.overnight.machine_lock import MachineLock
     from orchestrator.running.elsewhere import refuse_from_elsewhere
     from workers.host import read_host
 
     database = open_stored(url)
-    run_id = resolve_run(database, run_text)
+    run_id = named_run(database, run_text)
     refuse_from_elsewhere(database, run_id, read_host())
     with MachineLock("interlace resume") as lock:
         return _execute(database, run_id, lock, fail_on=fail_on, quiet=quiet)

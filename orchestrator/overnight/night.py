@@ -17,7 +17,6 @@ from db.errors import StorageError
 from db.live import problems
 from db.queue import Entry
 from orchestrator.errors import StoppedError
-from orchestrator.judging import judge, judge_run, measured_trials
 from orchestrator.overnight.agenda import Waiting, waiting_here
 from orchestrator.overnight.entry_run import note_of, run_entry, state_after
 from orchestrator.overnight.machine_lock import MachineLock
@@ -162,6 +161,8 @@ class Night:
 
     def _verdicts(self, entry: Entry, *, store: bool) -> str:
         """In words. Those of a run that is not whole are not stored: they are of the moment."""
+        from orchestrator.judging import judge, judge_run, measured_trials  # pandas: not before the first trial
+
         plan = frozen_plan(self.database, entry.run_id)
         mark = "SIMULATED. " if entry.simulated else ""
         try:

@@ -1,4 +1,7 @@
-"""Running a stored run on this machine, from its first unfinished round on."""
+"""Running a stored run on this machine, from its first unfinished round on.
+
+What needs pandas is imported when it is needed: a run that goes on is at its first trial a second earlier.
+"""
 
 import signal
 import sys
@@ -10,10 +13,8 @@ from types import FrameType
 
 from db.errors import StorageError
 from orchestrator.errors import HeldError, IncompleteError, InputError
-from orchestrator.judging import decisions, measured_trials
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
-from orchestrator.running.after_rounds import probe_run
 from orchestrator.running.crew import Crew
 from orchestrator.running.life import Chronicle, Heartbeat
 from orchestrator.running.observing import Observer, Several
@@ -46,12 +47,18 @@ def _warn(text: str) -> None:
     sys.stderr.write(f"interlace: {text}\n")
 
 
+def _probes(plan: Plan, recorder: Recorder, crew: Crew) -> None:
+    from orchestrator.running.after_rounds import probe_run
+
+    probe_run(plan, recorder, crew)
+
+
 def carry_out(
     recorder: Recorder,
     *,
     observer: Observer,
     should_stop: Callable[[], bool] = lambda: False,
-    after_rounds: AfterRounds | None = probe_run,
+    after_rounds: AfterRounds | None = _probes,
 ) -> None:
     """Run what is left of a stored run. However it ends, the run's state says so.
 
@@ -169,6 +176,8 @@ def _left(recorder: Recorder, schedule: Sequence[ScheduledTrial], stored: Stored
 def _decided(recorder: Recorder) -> dict[str, str]:
     if recorder.plan.design.stop != "early":
         return {}
+    from orchestrator.judging import decisions, measured_trials
+
     return decisions(measured_trials(recorder.database, recorder.run_id), recorder.plan)
 
 
