@@ -69,7 +69,9 @@ def _panel(curve: WidthCurve, index: int, width: int) -> Any:
     upper = _speed_up(index, x, side).properties(width=width, height=HEIGHT, title=title)
     named = x.copy()
     named["title"] = "verify width (tokens checked by one pass)"
-    return alt.vconcat(upper, _yield_and_cost(index, named).properties(width=width, height=LOWER_HEIGHT), spacing=14)
+    split = any(point.verify_cost is not None for point in curve.points)
+    lower = _yield_and_cost(index, named, split=split).properties(width=width, height=LOWER_HEIGHT)
+    return alt.vconcat(upper, lower, spacing=14)
 
 
 def _speed_up(index: int, x: alt.X, side: Literal["left", "right"]) -> Any:
@@ -80,7 +82,7 @@ def _speed_up(index: int, x: alt.X, side: Literal["left", "right"]) -> Any:
         points.transform_calculate(one="1").mark_rule(color=ink("rule"), strokeWidth=1.2).encode(y=of_field(y, "one")),
         best.mark_rule(color=ink("arm2"), strokeDash=[2, 3], strokeWidth=1.5).encode(x=x),
         best.mark_text(align=side, dx=5 if side == "left" else -5, fontSize=12, color=ink("arm2")).encode(
-            x=x, y=alt.value(8), text="text:N"
+            x=x, y=alt.value(HEIGHT - 10), text="text:N"
         ),
         points.mark_line(color=ink("arm2"), strokeDash=[5, 4], strokeWidth=1.5).encode(x=x, y=y),
         points.transform_filter("datum.low != null && datum.high != null")
@@ -92,15 +94,17 @@ def _speed_up(index: int, x: alt.X, side: Literal["left", "right"]) -> Any:
     )
 
 
-def _yield_and_cost(index: int, x: alt.X) -> Any:
+def _yield_and_cost(index: int, x: alt.X, *, split: bool) -> Any:
     lines = alt.Chart(alt.NamedData(f"lines{index}"))
-    what = [YIELD, ROUND_COST, VERIFY_COST]
+    what = [YIELD, ROUND_COST, *([VERIFY_COST] if split else [])]
     colour = alt.Color(
         "what:N",
-        scale=alt.Scale(domain=what, range=[ink("arm3"), ink("arm2"), ink("control")]),
+        scale=alt.Scale(domain=what, range=[ink("arm3"), ink("arm2"), ink("control")][: len(what)]),
         legend=alt.Legend(orient="bottom", columns=1, direction="vertical") if index == 0 else None,
     )
-    dash = alt.StrokeDash("what:N", scale=alt.Scale(domain=what, range=[[1, 0], [5, 4], [2, 2]]), legend=None)
+    dash = alt.StrokeDash(
+        "what:N", scale=alt.Scale(domain=what, range=[[1, 0], [5, 4], [2, 2]][: len(what)]), legend=None
+    )
     y = alt.Y("value:Q", title="tokens, plain steps", axis=alt.Axis(tickCount=4), scale=alt.Scale(zero=True))
     return alt.layer(
         lines.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
