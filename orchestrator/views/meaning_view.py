@@ -87,7 +87,7 @@ def _lossless_row(arm: ArmLosslessness) -> tuple[str, ...]:
         "itself" if arm.arm == arm.against else arm.against,
         f"{arm.identical} of {arm.identical + arm.differs}",
         alike,
-        MISSING if arm.earliest is None else f"token {arm.earliest}",
+        MISSING if arm.earliest is None else f"token {arm.earliest + 1}",
         probe,
     )
 
@@ -116,7 +116,7 @@ def _example(one: PromptOutcome) -> str:
     found = one.divergence
     if found is None:
         return ""
-    where = "bytes" if found.token_index is None else f"token {found.token_index}"
+    where = "bytes" if found.token_index is None else f"token {found.token_index + 1}"
     before = visible((found.context_text or "")[-SHOWN_CHARACTERS:])
     after = f"after «{before}» " if before else ""
     theirs, mine = (_quoted(text) for text in (found.control_text, found.arm_text))

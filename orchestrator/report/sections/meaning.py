@@ -339,7 +339,7 @@ def _fork(one: ArmLosslessness, outcome: PromptOutcome) -> Fork:
     remark = found.reason
     if found.top:
         top = " and ".join(f"{each.text!r} ({each.log_probability:.3f})" for each in found.top[:2])
-        remark += f" Most likely there: {top} nats."
+        remark += f"{'' if remark.endswith('.') else '.'} Most likely there: {top} nats."
     return Fork(
         title=f"{one.arm} against {one.against}, {outcome.prompt_id}{turn}, from {where}",
         tone=tone,
