@@ -98,6 +98,11 @@ def test_the_first_page_has_the_views_first_then_the_questions(explored: Explore
     assert str(explored.path) in html.unescape(page.text)
 
 
+def test_the_first_page_counts_no_table(explored: Explored) -> None:
+    found = explored.get("/interlace.json").json()
+    assert {table["count"] for table in found["tables"]} == {None}
+
+
 def test_a_stored_query_answers_about_the_newest_run_and_about_another(explored: Explored) -> None:
     page = explored.get("/interlace/verdicts")
     assert page.url.params["run"] == explored.filled.last_run

@@ -53,6 +53,7 @@ def test_a_view_begins_with_its_first_columns(view: str) -> None:
     assert path == f"{HOME}/{view}"
     assert arguments["_col"] == list(views()[view].shown)
     assert arguments["_sort_desc"][0] in views()[view].shown
+    assert arguments["_nocount"] == ["1"]
     assert SITE.redirect(f"{HOME}/{view}", "_sort=arm") is None
 
 
