@@ -49,10 +49,12 @@ quickstart: $(VENV)/.runtime
 	$(BIN)/interlace checkpoint import smollm2
 	$(BIN)/interlace run sweep=quickstart
 
-# The README's pictures, from the newest finished run of each experiment in the database.
+# The README's pictures, from the newest finished run of each experiment in the database; needs a Chromium.
 gallery: $(VENV)/.dev
-	$(BIN)/python docs/pictures.py quickstart docs/images/quickstart.svg
+	$(BIN)/python docs/pictures.py quickstart docs/images/quickstart.svg \
+		--chart trials=docs/images/quickstart-trials.svg --page docs/images/quickstart-report.png
 	$(BIN)/python docs/pictures.py prompt_lookup docs/images/prompt_lookup.svg
+	$(BIN)/python docs/explorer_picture.py docs/images/explorer.png
 
 # ---- checks: the same here, in pre-commit and in CI -----------------------------------------------------------------
 
