@@ -52,9 +52,9 @@ from workers.host import read_host
 
 WARM = (entry_run, machine_lock, SilentObserver, audit_view, meaning_view, terminal)  # imported before any fork
 SIMULATED = ("engine=simulated", "checkpoint=simulated", "workload=quick", "engine.effect=1.0,1.1", "gate.cooldown_s=0")
-EARLY, AT_COMMIT, WORKER = 0.3, 0.25, 0.15  # shares of the kills: before the first trial, about a commit, a worker
-MEASURING = 0.4  # of a life after its first trial, on average, over the time before it
-COMMITS = 60  # of a life, among which one is chosen
+EARLY, AT_COMMIT, WORKER = 0.45, 0.2, 0.12  # shares of the kills: before the first trial, about a commit, a worker
+MEASURING = 0.25  # of a life after its first trial, on average, over the time before it
+COMMITS = 40  # of a life, among which one is chosen
 LIFE_S = 120.0  # nothing takes so long: a life that does has hung
 
 

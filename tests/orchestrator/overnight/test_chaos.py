@@ -15,7 +15,7 @@ def test_a_run_survives_two_hundred_kills(tmp_path: Path) -> None:
     report = Chaos(tmp_path, 200, 60, random.Random(0), lambda text: None).run()
     assert report.faults == {}
     assert report.kills >= 200
-    assert report.worker_kills > 5
+    assert report.worker_kills > 3
     assert report.interrupted > 5
 
 
