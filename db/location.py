@@ -6,9 +6,11 @@ is refused before the file is touched.
 
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import platformdirs
@@ -20,6 +22,7 @@ from db.errors import LocationError, NetworkDiskError
 ENVIRONMENT_VARIABLE = "INTERLACE_DB"
 _PREFIX = "sqlite:///"
 _HEADER = b"SQLite format 3\x00"
+_PRIMARY_CODE = 0xFF  # of an extended result code
 _NETWORK_TYPES = frozenset(
     "nfs nfs4 cifs smb2 smb3 smbfs afpfs afs ceph lustre ncpfs webdav fuse.sshfs fuse.glusterfs fuse.rclone"
     " fuse.s3fs fuse.davfs fuse.ceph macfuse osxfuse".split()
@@ -65,20 +68,33 @@ def database_path(url: str) -> Path:
 def check_file(path: Path) -> None:
     """Check that an existing path is a SQLite file; a path where nothing is passes.
 
+    SQLite itself looks at it. A file that this process opens and closes by other means loses every lock that the
+    process holds on it (POSIX advisory locks): the next reader that leaves then believes to be the last one and removes
+    the log, and what is committed afterwards goes into a file that has no name any more.
+
     Raises:
         LocationError: a folder, a file of another kind, or one that cannot be read.
     """
     if path.is_dir():
         raise LocationError(f"{path}: is a folder; name a file, as {path / 'interlace.db'}")
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(_HEADER))
-    except FileNotFoundError:
+    if not path.exists():
         return
-    except OSError as error:
-        raise LocationError(f"{path}: cannot be read ({error.strerror}); name another with INTERLACE_DB") from error
-    if head not in (b"", _HEADER):
-        raise LocationError(f"{path}: is not a SQLite database; name another with INTERLACE_DB")
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_CANTOPEN:
+            raise LocationError(f"{path}: cannot be read ({error}); name another with INTERLACE_DB") from error
+        return  # locked, or a disk in trouble: the one who opens it waits, or says so
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB and not _begins_like_one(path):
+            raise LocationError(f"{path}: is not a SQLite database; name another with INTERLACE_DB") from error
+
+
+def _begins_like_one(path: Path) -> bool:
+    """Whether a file that SQLite refuses is a damaged database. Nobody can hold a lock on what cannot be opened."""
+    with path.open("rb") as file:
+        return file.read(len(_HEADER)) == _HEADER
 
 
 def make_folder(path: Path) -> None:

@@ -1,12 +1,17 @@
 """Where the database is, and where it cannot be."""
 
+import datetime as dt
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from db import location
+from db import location, models
 from db.errors import LocationError, NetworkDiskError
 from db.location import check_disk, check_file, database_path, database_url, file_system_type
+from db.session import open_database, open_existing, transaction
 
 LINUX_MOUNTS = """\
 /dev/vda / ext4 rw,relatime 0 0
@@ -82,11 +87,41 @@ def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
 
 def test_an_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
-        raise PermissionError(13, "Permission denied")
+        error = sqlite3.OperationalError("unable to open database file")
+        error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+        raise error
 
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(LocationError, match=r"cannot be read \(Permission denied\)"):
+    (tmp_path / "x.db").write_bytes(b"")
+    monkeypatch.setattr(sqlite3, "connect", refuse)
+    with pytest.raises(LocationError, match=r"cannot be read \(unable to open"):
         check_file(tmp_path / "x.db")
+
+
+_LOOK = """
+import sys
+from sqlalchemy import text
+from db.session import open_existing, reading
+engine = open_existing(sys.argv[1])
+with reading(engine) as session:
+    print(session.execute(text("SELECT count(*) FROM experiment")).scalar_one())
+engine.dispose()
+"""
+
+
+def test_looking_at_an_open_database_again_loses_nothing(tmp_path: Path) -> None:
+    """A process that opens and closes the file by other means than SQLite's drops its own locks: the next reader that
+    leaves then removes the log, and what is committed afterwards is lost with the process.
+    """
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+    engine = open_database(url)
+    for count in (1, 2):
+        with transaction(engine) as session:
+            session.add(models.Experiment(name=f"{count}", created_at=dt.datetime.now(dt.UTC)))
+        check_file(tmp_path / "x.db")
+        open_existing(url).dispose()
+        seen = subprocess.run([sys.executable, "-c", _LOOK, url], capture_output=True, text=True, check=True)
+        assert int(seen.stdout) == count
+    engine.dispose()
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
