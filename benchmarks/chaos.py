@@ -70,13 +70,14 @@ class Report:
     doubled: list[str] = field(default_factory=list)
     mislabelled: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    vanished: list[str] = field(default_factory=list)  # a reader saw them committed, and after the kill they were gone
     other_audit: list[str] = field(default_factory=list)
     first_trial_s: list[float] = field(default_factory=list)  # from a life's start to its first new trial
 
     @property
     def faults(self) -> dict[str, list[str]]:
         """What must not be."""
-        kinds = ("lost", "doubled", "mislabelled", "damaged", "other_audit")
+        kinds = ("lost", "doubled", "mislabelled", "damaged", "vanished", "other_audit")
         return {kind: found for kind in kinds if (found := getattr(self, kind))}
 
     def __str__(self) -> str:
@@ -84,7 +85,7 @@ class Report:
         return (
             f"{self.kills} kills ({self.worker_kills} of workers alone), {self.runs} runs, {self.interrupted} trials"
             f" interrupted; lost {len(self.lost)}, doubled {len(self.doubled)}, mislabelled {len(self.mislabelled)},"
-            f" damaged {len(self.damaged)}, other audits {len(self.other_audit)};"
+            f" damaged {len(self.damaged)}, vanished {len(self.vanished)}, other audits {len(self.other_audit)};"
             f" from a start to its first new trial {median_s:.2f} s (median)"
         )
 
@@ -245,10 +246,10 @@ class Chaos:
         else:
             early = kind < AT_COMMIT + EARLY
             pid = start_life(self.path, run_id)
-            self._strike(pid, worker=kind > 1 - WORKER, early=early)
+            self._strike(pid, run_id, worker=kind > 1 - WORKER, early=early)
         self._time_first_trial(run_id, began)
 
-    def _strike(self, pid: int, *, worker: bool, early: bool) -> None:
+    def _strike(self, pid: int, run_id: str, *, worker: bool, early: bool) -> None:
         wait_s = self.luck.uniform(0, self.start_s) if early else self.start_s + self._measuring_s()
         if worker and not ended(pid, within_s=wait_s):
             self._kill_worker(pid)
@@ -256,9 +257,11 @@ class Chaos:
         elif worker:
             return
         if not ended(pid, within_s=wait_s, may_fail=worker):
+            seen = trial_ids(self.path, run_id)  # a reader that comes and leaves while the run writes
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             self.report.kills += 1
+            self.report.vanished += sorted(seen - trial_ids(self.path, run_id))
 
     def _measuring_s(self) -> float:
         return self.luck.expovariate(1 / (MEASURING * self.start_s))
@@ -289,6 +292,12 @@ def first_trial_after(path: Path, run_id: str, began: float) -> float | None:
         dt.datetime.fromtimestamp(began, dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f"),
     )
     return None if first is None else dt.datetime.fromisoformat(f"{first}+00:00").timestamp()
+
+
+def trial_ids(path: Path, run_id: str) -> set[str]:
+    """Of everything that is committed of the run."""
+    found = asked(path, "SELECT coalesce(group_concat(id), '') FROM trial WHERE run_id = ?", run_id)
+    return set(filter(None, str(found).split(",")))
 
 
 def asked(path: Path, sql: str, *values: str) -> Any:

@@ -16,6 +16,8 @@ from workers.host import Lease, holds
 if TYPE_CHECKING:
     import pandas as pd
 
+INTERRUPTED = "interrupted"
+
 
 def print_at(holder: Holder | None, running: Life | None, out: Console, *, now: dt.datetime) -> None:
     """Who measures on this machine, and what it is at."""
@@ -42,11 +44,14 @@ def print_status(runs: "pd.DataFrame", out: Console) -> None:
         out.print("no runs yet: start one with `interlace run`, see `interlace run --help`")
         return
     made = table("run", "experiment", "state", "trials", "started (UTC)", right=("trials",))
-    for row in runs.to_dict("records"):
+    states = [_state(row) for row in runs.to_dict("records")]
+    for row, state in zip(runs.to_dict("records"), states, strict=True):
         started = row["created_at"].strftime("%Y-%m-%d %H:%M")
-        made.add_row(row["run_id"][-12:], Text(row["experiment"]), _state(row), str(row["trials"]), started)
+        made.add_row(row["run_id"][-12:], Text(row["experiment"]), state, str(row["trials"]), started)
     out.print(made)
     out.print("any unique part of a run's id names it; so does `last`")
+    if INTERRUPTED in states:
+        out.print("what was interrupted goes on with `interlace work` if it was queued, or `interlace resume RUN`")
 
 
 def _state(row: dict[object, object]) -> str:
@@ -56,4 +61,4 @@ def _state(row: dict[object, object]) -> str:
         return status
     boot_id = row["boot_id"]
     lease = Lease(pid=pid, process_started_at=started_at, boot_id=str(boot_id) if boot_id else None)
-    return "running" if holds(lease) else "interrupted: interlace resume"
+    return "running" if holds(lease) else INTERRUPTED
