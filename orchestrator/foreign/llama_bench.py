@@ -135,8 +135,13 @@ def _generation(test: Mapping[str, Any], took_s: float | None) -> ForeignGenerat
         prompt_tokens=n_prompt + n_depth,
         cached_tokens=n_depth or None,
         completion_tokens=n_gen,
-        prefill_tps=n_prompt / took_s if took_s and kind == "pp" else None,
-        decode_tps=n_gen / took_s if took_s and kind == "tg" else None,
-        end_to_end_tps=n_gen / took_s if took_s and kind == "pp+tg" else None,
+        prefill_tps=_rate(n_prompt, took_s) if kind == "pp" else None,
+        decode_tps=_rate(n_gen, took_s) if kind == "tg" else None,
+        end_to_end_tps=_rate(n_gen, took_s) if kind == "pp+tg" else None,
         total_s=took_s,
     )
+
+
+def _rate(tokens: int, took_s: float | None) -> float | None:
+    """No tokens have no rate."""
+    return tokens / took_s if took_s and tokens > 0 else None

@@ -1,6 +1,5 @@
 """Verdicts: each of the six is reached for its reason, and none hides another."""
 
-import time
 from typing import Any
 
 import numpy as np
@@ -355,12 +354,9 @@ def test_a_run_that_may_stop_early_is_judged_by_what_holds_at_any_time(frame: pd
 
 
 @pytest.mark.slow
-def test_a_large_run_is_judged_in_seconds() -> None:
+def test_a_large_run_has_a_verdict_for_every_arm_and_class() -> None:
     prompts = {f"p{index}": f"class{index}" for index in range(5)}
     effects = {f"arm{index}": 1 + 0.02 * index for index in range(20)}
     large = FlatRun(effects=effects, rounds=40, by_prompt=True, prompts=prompts).frame()
-    start = time.perf_counter()
     result = audit(large, control="arm0", metric="end_to_end_tps")
-    # 1.6 s on one core that does nothing else; room for a machine that does.
-    assert time.perf_counter() - start < 10.0
     assert len(result.comparisons) == 19 * 6

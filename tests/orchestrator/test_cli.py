@@ -40,6 +40,7 @@ class Shell:
             env=self.env,
             cwd=self.folder,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
         )
 
     def ask(self, sql: str) -> list[dict[str, object]]:
