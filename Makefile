@@ -52,7 +52,7 @@ quickstart: $(VENV)/.runtime
 # The README's pictures, from the newest finished run of each experiment in the database; needs a Chromium.
 gallery: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py quickstart docs/images/quickstart.svg \
-		--chart trials=docs/images/quickstart-trials.svg --page docs/images/quickstart-report.png
+		--page docs/images/quickstart-report.png
 	$(BIN)/python docs/pictures.py prompt_lookup docs/images/prompt_lookup.svg
 	$(BIN)/python docs/explorer_picture.py docs/images/explorer.png
 
