@@ -25,13 +25,22 @@ def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: 
 
 
 def audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Sequence[str], style: str) -> int:
+    from orchestrator.caveats import caveats
     from orchestrator.judging import judge_run, measured_trials
     from orchestrator.meaning import findings
     from orchestrator.views.audit_view import show_audit
 
     judged = judge_run(database, plan, run_id)
     found = findings(database, plan, run_id, trials=measured_trials(database, run_id), result=judged.result)
-    show_audit(judged.result, plan=plan, run_id=run_id, style=style, composition=judged.composition, found=found)
+    show_audit(
+        judged.result,
+        plan=plan,
+        run_id=run_id,
+        style=style,
+        composition=judged.composition,
+        found=found,
+        caveats=caveats(database, run_id),
+    )
     verdicts = {one.verdict for one in judged.result.comparisons if one.over_all or one.turn is not None}
     return EXIT_VERDICT if verdicts & set(fail_on) else EXIT_DONE
 

@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from orchestrator.audit import AuditResult
 
 
-def markdown(result: "AuditResult", *, plan: Plan, run_id: str, found: "Findings | None" = None) -> str:
+def markdown(
+    result: "AuditResult", *, plan: Plan, run_id: str, found: "Findings | None" = None, caveats: Sequence[str] = ()
+) -> str:
     """For pasting into an issue: the sentences, the verdicts, a table for each finding, the footnotes."""
     lines = [f"**{plan.experiment}**, run `{run_id}`", ""]
     if plan_is_simulated(plan):
         lines += ["**Simulated: a fake clock, nothing was measured.**", ""]
+    lines += [f"**{_escape(line)}**\n" for line in caveats]
     if found is not None and found.recommendation.disagree:
         lines += [_escape(found.recommendation.sentence), ""]
     lines += [f"- **{verdict_words(one.verdict)}**: {_escape(sentence(one))}" for one in overall(result)]

@@ -43,22 +43,25 @@ def show_audit(
     style: str,
     composition: "tuple[Table, Factorial] | None" = None,
     found: "Findings | None" = None,
+    caveats: Sequence[str] = (),
 ) -> None:
     """Print an audit as `table`, `json` or `markdown`.
 
     Args:
         found: what the numbers mean; None: not asked.
+        caveats: what to know beforehand, as `word: what`.
     """
     if style == "json":
         body = {"run_id": run_id} | asdict(result) | {"findings": None if found is None else asdict(found)}
+        body |= {"caveats": list(caveats)}
         sys.stdout.write(json.dumps(bounded(body), indent=1, allow_nan=False) + "\n")
     elif style == "markdown":
         from orchestrator.views.audit_markdown import markdown
 
-        sys.stdout.write(markdown(result, plan=plan, run_id=run_id, found=found))
+        sys.stdout.write(markdown(result, plan=plan, run_id=run_id, found=found, caveats=caveats))
     else:
         out = console()
-        print_audit(result, plan=plan, run_id=run_id, out=out, found=found)
+        print_audit(result, plan=plan, run_id=run_id, out=out, found=found, caveats=caveats)
         if composition is not None:
             print_composition(*composition, out)
 
@@ -73,12 +76,15 @@ def print_audit(
     run_id: str,
     out: Console,
     found: "Findings | None" = None,
+    caveats: Sequence[str] = (),
 ) -> None:
     """The whole audit in 80 columns."""
     out.print()
     out.print(Text(f"{plan.experiment}, run {run_id}", style="bold"))
     if plan_is_simulated(plan):
         out.print(Text("SIMULATED: a fake clock, nothing was measured", style="bold red"))
+    for line in caveats:
+        out.print(Text(line, style="bold yellow"))
     out.print()
     if found is not None and found.recommendation.disagree:
         out.print(Text(found.recommendation.sentence, style="bold"))

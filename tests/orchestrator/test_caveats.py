@@ -1,0 +1,60 @@
+"""What an audit says before its verdicts."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from sqlalchemy import Engine, update
+
+from db.models import Arm, Run
+from db.session import open_database, transaction
+from orchestrator.audit import audit
+from orchestrator.caveats import caveats
+from orchestrator.views.audit_markdown import markdown
+from orchestrator.views.audit_view import print_audit
+from tests.db.filling import Filled, fill
+from tests.orchestrator.flat import FlatRun
+from tests.orchestrator.plans import arm, plan
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> tuple[Engine, Filled]:
+    engine = open_database(str(tmp_path / "x.db"))
+    return engine, fill(engine)
+
+
+def test_a_whole_run_of_ours_has_none(stored: tuple[Engine, Filled]) -> None:
+    engine, filled = stored
+    assert caveats(engine, filled.last_run) == ()
+
+
+def test_order_end_and_lost_arms_are_told(stored: tuple[Engine, Filled]) -> None:
+    engine, filled = stored
+    with transaction(engine) as session:
+        session.execute(
+            update(Run)
+            .where(Run.id == filled.last_run)
+            .values(randomised=False, origin="vllm-bench", status="interrupted", note="stopped at 07:00")
+        )
+        session.execute(
+            update(Arm)
+            .where(Arm.run_id == filled.last_run, Arm.name == "draft-8bit")
+            .values(state="dropped", state_reason="preflight: no server")
+        )
+    assert caveats(engine, filled.last_run) == (
+        "not randomised: results of vllm-bench; no test can tell an effect from drift",
+        "unfinished: the run is interrupted (stopped at 07:00); this is what is stored so far",
+        "parked: draft-8bit (preflight: no server)",
+    )
+
+
+def test_they_stand_before_the_verdicts() -> None:
+    frame = FlatRun(effects={"plain": 1.0, "draft": 1.2}, rounds=8).frame()
+    result = audit(frame, control="plain", metric="end_to_end_tps")
+    shown = plan(arm("plain"), arm("draft"))
+    out = Console(file=io.StringIO(), width=80)
+    print_audit(result, plan=shown, run_id="r", out=out, caveats=("parked: b (why)",))
+    assert isinstance(out.file, io.StringIO)
+    for text in (out.file.getvalue(), markdown(result, plan=shown, run_id="r", caveats=("parked: b (why)",))):
+        assert 0 <= text.index("parked: b") < text.index("supported")
