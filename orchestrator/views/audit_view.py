@@ -294,7 +294,7 @@ def footnotes(result: "AuditResult") -> Iterable[str]:
     seen: set[str] = set()
     for one in overall(result):
         for reason in one.reasons:
-            named = reason.text.startswith(f"{one.treatment}:")
+            named = reason.text.startswith((f"{one.treatment}:", f"{one.control}:"))
             line = reason.text if named else f"{one.treatment}: {reason.text}"
             if line not in seen and reason.code != RUN_DRIFT:
                 seen.add(line)
