@@ -54,7 +54,7 @@ def at_line(life: Life, *, now: dt.datetime) -> str:
         parts.append(f"attempt {current['attempt'] + 1}")
     if current.get("total"):
         parts.append(f"{current['done']} of {current['total']} trials")
-    if current.get("ends_at"):
+    if current.get("ends_at") and current.get("done") != current.get("total"):  # the estimate is of the trials
         ends_at = dt.datetime.fromisoformat(current["ends_at"])
         left_s = max(0.0, (ends_at - now).total_seconds())
         parts.append(f"{about(left_s)} left, ends about {spoken(ends_at, now=now)}")
