@@ -119,7 +119,7 @@ def _example(one: PromptOutcome) -> str:
     where = "bytes" if found.token_index is None else f"token {found.token_index + 1}"
     before = visible((found.context_text or "")[-SHOWN_CHARACTERS:])
     after = f"after «{before}» " if before else ""
-    theirs, mine = (_quoted(text) for text in (found.control_text, found.arm_text))
+    theirs, mine = _quoted(found.control_text, found.control_token), _quoted(found.arm_text, found.arm_token)
     verdict = PROBE_WORDS[found.verdict]
     gap = "" if found.gap is None else f", gap {found.gap:.4f} nats"
     rounding = "" if found.rounding is None else f", rounding {found.rounding:.4f}"
@@ -128,8 +128,11 @@ def _example(one: PromptOutcome) -> str:
     )
 
 
-def _quoted(text: str | None) -> str:
-    return "the end" if not text else f"«{visible(text[:SHOWN_CHARACTERS])}»"
+def _quoted(text: str | None, token: int | None) -> str:
+    """A token by its text, by its id where nobody told the text; neither: the answer ended there."""
+    if text:
+        return f"«{visible(text[:SHOWN_CHARACTERS])}»"
+    return "the end" if token is None else f"token id {token}"
 
 
 # ---- cost of verification ----

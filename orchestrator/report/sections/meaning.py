@@ -345,8 +345,8 @@ def _fork(one: ArmLosslessness, outcome: PromptOutcome) -> Fork:
         tone=tone,
         verdict=verdict,
         before=_end_of(found.context_text),
-        control=_start_of(found.control_text),
-        arm=_start_of(found.arm_text),
+        control=_start_of(found.control_text, found.control_token),
+        arm=_start_of(found.arm_text, found.arm_token),
         remark=remark,
     )
 
@@ -356,9 +356,9 @@ def _end_of(text: str | None) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{MORE}{text[-SHOWN_CHARACTERS:]}"
 
 
-def _start_of(text: str | None) -> str:
+def _start_of(text: str | None, token: int | None) -> str:
     if text is None:
-        return "(the answer ends here, or its text is unknown)"
+        return "(the answer ends here)" if token is None else f"(token id {token}, whose text nobody told)"
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}{MORE}"
 
 
