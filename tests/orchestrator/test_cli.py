@@ -235,7 +235,7 @@ def test_editing_a_file_later_changes_nothing(shell: Shell) -> None:
 
 def test_runs_one_after_the_other_could_be_drift_and_history_says_so(shell: Shell) -> None:
     """Three settings in three runs, and the first once more: nothing there can tell a setting from the machine."""
-    for effect in ("1.0", "1.1", "1.0"):
+    for effect in ("1.0", "1.1", "1.2", "1.0"):  # two in between: one could be in the very middle, where no drift tells
         shell("run", *SIMULATED, f"engine.effect={effect}", "design.rounds=6", "--quiet")
     said = " ".join(shell("history", "--simulated").stdout.split())
     assert "could be drift" in said
