@@ -164,7 +164,7 @@ def hodges_lehmann(values: np.ndarray, *, alpha: float = 0.05) -> tuple[float, f
     return float(np.median(means)), float(means[low]), float(means[len(means) - 1 - low])
 
 
-def report(ratios: np.ndarray, *, dropped: int, window_s: float, cpu_share: float) -> None:
+def report(ratios: np.ndarray, *, dropped: int, window_s: float, cpu_share: float | None) -> None:
     """Print what was seen, and whether it answers."""
 
     def cost(log_rate: float) -> float:
@@ -179,7 +179,10 @@ def report(ratios: np.ndarray, *, dropped: int, window_s: float, cpu_share: floa
     print("rate in a window with a sample over without: {:.4f} ({:.4f} to {:.4f})".format(*rates))
     lost = f"{cost(middle):.3%} ({cost(high):.3%} to {cost(low):.3%})"
     print(f"lost of all work, at a sample every {INTERVAL_S:g} s: {lost}")
-    print(f"the sampler's own processor time: {cpu_share:.3%} of one core, {cpu_share / cores:.3%} of {cores}")
+    known = (
+        "not readable here" if cpu_share is None else f"{cpu_share:.3%} of one core, {cpu_share / cores:.3%} of {cores}"
+    )
+    print(f"the sampler's own processor time: {known}")
     if cost(low) < BOUND:
         print(f"shown: less than {BOUND:.1%}")
     elif cost(high) > BOUND:
@@ -211,8 +214,9 @@ def measure(work: Callable[[float], Callable[[], np.ndarray]], *, minutes: float
             os.kill(sampler.pid, signal.SIGCONT)  # a stopped process does not take SIGTERM
         last = sampler.since(0)[-1]
         taken = len(sampler.since(first.at_s)) - 1
-    spent_s = (last.cpu_s or 0.0) - (first.cpu_s or 0.0)
-    report(np.array(ratios), dropped=dropped, window_s=window_s, cpu_share=spent_s / max(taken, 1) / INTERVAL_S)
+    spent_s = None if first.cpu_s is None or last.cpu_s is None else last.cpu_s - first.cpu_s
+    cpu_share = None if spent_s is None else spent_s / max(taken, 1) / INTERVAL_S
+    report(np.array(ratios), dropped=dropped, window_s=window_s, cpu_share=cpu_share)
 
 
 def main() -> None:

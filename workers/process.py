@@ -24,12 +24,9 @@ from workers.protocol import (
     Load,
     Loaded,
     Message,
-    PassesTimed,
+    Probe,
     ProtocolError,
-    Scored,
-    ScoreTokens,
-    TimePasses,
-    Unsupported,
+    Told,
     decode,
     encode,
 )
@@ -110,7 +107,7 @@ class WorkerProcess:
         self._snapshot(child)
         return answered
 
-    def probe(self, request: ScoreTokens | TimePasses, *, limit_s: float) -> Scored | PassesTimed | Unsupported:
+    def probe(self, request: Probe, *, limit_s: float) -> Told:
         """Ask what the engine can tell beside its answers.
 
         Args:
@@ -131,7 +128,7 @@ class WorkerProcess:
             self._raise_orderly_failure(child, message)
         if isinstance(message, Failure):
             self._raise_last_failure(child, message, FaultKind.probe_failed)
-        if not isinstance(message, Scored | PassesTimed | Unsupported):
+        if not isinstance(message, Told):
             self._raise_fault(child, FaultKind.garbage, f"{message.kind} is not due: {message!r:.200}")
         self._busy = False
         return message

@@ -15,6 +15,8 @@ Requests travel on one file descriptor, records come back on another; stdout and
                         <----------------   Heartbeat ..., Scored or Unsupported
         TimePasses      ---------------->                    (after the last round: what does a pass take?)
                         <----------------   Heartbeat ..., PassesTimed or Unsupported
+        Retell          ---------------->                    (after the last round: which tokens was that text?)
+                        <----------------   Heartbeat ..., Retold or Unsupported
         Stop            ---------------->                    (the process ends)
         at any time     <----------------   Failure
 
@@ -28,7 +30,7 @@ from math import inf
 from types import NoneType, UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-PROTOCOL_VERSION = 2  # 2: probes
+PROTOCOL_VERSION = 3  # 2: probes; 3: retelling
 # A line longer than this is no message: the longest real one, a generation of 100,000 tokens, has a few megabytes.
 MAX_LINE_BYTES = 64 * 2**20
 
@@ -96,6 +98,18 @@ class TimePasses:
     draft: bool  # time the drafting pass too
     repeats: int
     seed: int
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retell:
+    """Answer a turn once more, greedily, this time with the tokens: of a server that tells text while it is timed."""
+
+    kind: ClassVar[str] = "retell"
+    request_id: str
+    messages: list[dict[str, str]]  # the whole conversation before the answer
+    prompt_sha256: str  # of the prompt that was answered: another one is refused
+    max_tokens: int
     budget_s: float
 
 
@@ -257,6 +271,17 @@ class PassesTimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retold:
+    """The answer to Retell. One log-probability a token, in nats: of that token, at its place."""
+
+    kind: ClassVar[str] = "retold"
+    request_id: str
+    text: str
+    token_ids: list[int]
+    logprobs: list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unsupported:
     """The engine cannot be probed so. It goes on."""
 
@@ -276,8 +301,10 @@ class Failure:
     detail: str = ""  # traceback
 
 
-Request = Load | Generate | ScoreTokens | TimePasses | Stop
-Message = Request | Hello | Loaded | Heartbeat | Generation | Done | Scored | PassesTimed | Unsupported | Failure
+Probe = ScoreTokens | TimePasses | Retell
+Told = Scored | PassesTimed | Retold | Unsupported  # what a probe is answered with
+Request = Load | Generate | Probe | Stop
+Message = Request | Hello | Loaded | Heartbeat | Generation | Done | Told | Failure
 _KINDS: dict[str, type[Message]] = {cls.kind: cls for cls in get_args(Message)}
 
 

@@ -30,10 +30,12 @@ from workers.protocol import (
     Load,
     Loaded,
     Message,
+    Probe,
     ProtocolError,
+    Retell,
     ScoreTokens,
     Stop,
-    TimePasses,
+    Told,
     Unsupported,
     decode,
     encode,
@@ -163,7 +165,7 @@ class Worker:
                     return EXIT_LOAD_FAILED
             elif isinstance(request, Generate) and self._engine is not None:
                 self._generate(request, self._engine)
-            elif isinstance(request, ScoreTokens | TimePasses) and self._engine is not None:
+            elif isinstance(request, Probe) and self._engine is not None:
                 self._probe(request, self._engine)
             elif isinstance(request, Stop):
                 break
@@ -218,12 +220,12 @@ class Worker:
         else:
             self._channel.send(Done(request_id=request.request_id))
 
-    def _probe(self, request: ScoreTokens | TimePasses, engine: Engine) -> None:
-        answer: Message
+    def _probe(self, request: Probe, engine: Engine) -> None:
+        answer: Told
         try:
             with self._pulse.during_request():
                 engine.start_conversation()
-                answer = engine.score(request) if isinstance(request, ScoreTokens) else engine.time_passes(request)
+                answer = _told(engine, request)
                 engine.settle()
         except ProbeUnsupported as reason:
             answer = Unsupported(request_id=request.request_id, reason=" ".join(str(reason).split()))
@@ -297,6 +299,14 @@ class Worker:
         message = " ".join(str(error).split()) or type(error).__name__
         kind = classify(error, default=default)
         self._channel.send(Failure(request_id=request_id, error_kind=kind, message=message, detail=detail))
+
+
+def _told(engine: Engine, request: Probe) -> Told:
+    if isinstance(request, ScoreTokens):
+        return engine.score(request)
+    if isinstance(request, Retell):
+        return engine.retell(request)
+    return engine.time_passes(request)
 
 
 def hello() -> Hello:

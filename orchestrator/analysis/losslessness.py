@@ -184,9 +184,10 @@ def _told(answer: Answer, other: Answer, place: int | None, probe: Probed | None
     character = first_difference(_codes(mine), _codes(theirs))
     before = None if character is None else theirs[max(0, character - CONTEXT_CHARACTERS) : character]
     after = (None, None) if character is None else tuple(_after(text, character) for text in (theirs, mine))
-    fitting = probe if probe is not None and probe.token_index == place else None
+    # Texts have no token of their own: there the probe told where they part, from tokens that a server told again.
+    fitting = probe if probe is not None and place in (None, probe.token_index) else None
     return FirstDivergence(
-        token_index=place,
+        token_index=fitting.token_index if fitting else place,
         character_index=character,
         control_token=_at(other.token_ids, place),
         arm_token=_at(answer.token_ids, place),

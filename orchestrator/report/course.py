@@ -34,7 +34,7 @@ class Spot:
     at: float  # minutes of running, or the trial's number
     label: str  # arm's name, or A/A
     kind: str  # measured | bracket
-    state: str  # used | excluded | invalid
+    state: str  # used | excluded | invalid | interrupted
     relative: float | None  # 1: the control's average on the same prompts; None: nothing was measured
     low: float | None = None  # quartiles, where several trials are drawn as one
     high: float | None = None
@@ -95,7 +95,7 @@ def course_of(trials: pd.DataFrame, *, control: str, metric: str, by_time: bool 
 def thinned(course: Course, limit: int) -> Course:
     """At most about `limit` spots: neighbours in time of one arm become their median, drawn with their quartiles.
 
-    Excluded and invalid trials and the control runs stay single: there are few, and each says something.
+    Trials that do not count and the control runs stay single: there are few, and each says something.
     """
     if len(course.spots) <= limit:
         return course
@@ -156,7 +156,8 @@ def _per_trial(rows: pd.DataFrame) -> pd.DataFrame:
     first = rows.drop_duplicates("trial_id").set_index("trial_id")
     is_aa = first["is_aa"].fillna(value=False).astype(bool)
     excluded = (first["status"] == "excluded") | first["excluded_reason"].notna()
-    state = np.where(first["status"].isin(["done", "excluded"]), np.where(excluded, "excluded", "used"), "invalid")
+    finished = first["status"].isin(["done", "excluded"])
+    state = np.where(finished, np.where(excluded, "excluded", "used"), first["status"])
     return first.assign(label=first["arm"].astype(object).where(~is_aa, AA_LABEL), state=state)
 
 

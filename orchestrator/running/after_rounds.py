@@ -5,7 +5,7 @@ stored already is not asked again, so a run that was ended here goes on where it
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from orchestrator.running.probing import (
     PASS_REPEATS,
     ArmWidth,
     Finding,
+    Place,
     Question,
     Timing,
     budget_s,
@@ -30,11 +31,12 @@ from orchestrator.running.probing import (
     timings,
 )
 from orchestrator.running.recorder import Recorder
+from orchestrator.running.retelling import apart, scorer, tellings, with_tokens
 from workers.copying import measured_bytes_per_s
 from workers.errors import WorkerFault
-from workers.protocol import PassesTimed, Scored, ScoreTokens, TimePasses, Unsupported
+from workers.protocol import PassesTimed, Probe, Retell, Retold, Scored, ScoreTokens, TimePasses, Unsupported
 
-TIMING_SHARE = 0.5  # of the budget, at most: divergences get the rest
+TIMING_SHARE = 0.5  # of the budget, at most, where answers part: these get the rest
 
 
 def probe_run(plan: Plan, recorder: Recorder, crew: Crew) -> None:
@@ -86,13 +88,18 @@ class Prober:
     def run(self) -> None:
         """The passes first: without them the cost of verification is a guess."""
         wanted = timings(self.plan, self.widths)
+        parting = questions(self.plan, self.answers, self.widths) or tellings(self.plan, self.answers)
+        share = TIMING_SHARE if parting else 1.0
         for place, timing in enumerate(wanted):
-            left_s = TIMING_SHARE * self.budget_s - (self.clock() - self._started_s)
+            left_s = share * self.budget_s - (self.clock() - self._started_s)
             self._time(timing, left_s / (len(wanted) - place))
         stored = _stored_divergences(self.recorder)
-        for question in questions(self.plan, self.answers, self.widths):
+        told = self._retold(stored)
+        answers = with_tokens(self.answers, told)
+        asked = scorer(self.plan, self.answers, self.widths)
+        for question in questions(self.plan, answers, self.widths):
             if (question.arm, question.prompt_id, question.turn) not in stored:
-                self._store(question, self._ask(question))
+                self._store(question, self._ask(question, asked, apart(self.plan, question, told)))
 
     @property
     def _left_s(self) -> float:
@@ -107,7 +114,31 @@ class Prober:
 
     # ---- divergences ----
 
-    def _ask(self, question: Question) -> Finding:
+    def _retold(self, stored: Container[Place]) -> dict[Place, Retold]:
+        """The answers of servers whose text leaves the control's, with their tokens where the servers tell them."""
+        told, why = dict[Place, Retold](), dict[str, str]()
+        for telling in tellings(self.plan, self.answers):
+            if telling.place in stored or telling.arm in why:
+                continue
+            request = Retell(
+                request_id="retell/{}/{}/{}".format(*telling.place),
+                messages=list(telling.messages),
+                prompt_sha256=telling.prompt_sha256,
+                max_tokens=telling.max_tokens,
+                budget_s=self._left_s,
+            )
+            answer = self._probe(telling.arm, request) if self._left_s > 0 else "no time was left for the probe"
+            if isinstance(answer, Retold) and answer.text == telling.text:
+                told[telling.place] = answer
+            elif isinstance(answer, Retold):
+                why[telling.arm] = "asked again, it wrote another answer"
+            else:
+                why[telling.arm] = answer if isinstance(answer, str) else f"unexpected {answer.kind}"
+        for arm, reason in why.items():
+            self.crew.note(f"{arm}: where its answers part from the control's is known by their bytes only: {reason}")
+        return told
+
+    def _ask(self, question: Question, asked: str, servers_apart: float | None) -> Finding:
         if question.reason_against is not None:
             return Finding(verdict="unknown", reason=question.reason_against)
         if self._left_s <= 0:
@@ -124,9 +155,9 @@ class Prober:
             most_likely=MOST_LIKELY,
             budget_s=self._left_s,
         )
-        answer = self._probe(self.plan.control, request)
+        answer = self._probe(asked, request)
         if isinstance(answer, Scored):
-            return judge(question, answer)
+            return judge(answer, servers_apart=servers_apart)
         return Finding(verdict="unknown", reason=answer if isinstance(answer, str) else f"unexpected {answer.kind}")
 
     def _store(self, question: Question, finding: Finding) -> None:
@@ -198,7 +229,7 @@ class Prober:
 
     # ---- both ----
 
-    def _probe(self, arm: str, request: ScoreTokens | TimePasses) -> Scored | PassesTimed | str:
+    def _probe(self, arm: str, request: Probe) -> Scored | PassesTimed | Retold | str:
         """The worker's answer, or why there is none."""
         try:
             answer = self._member(arm).probe(request)

@@ -9,18 +9,7 @@ from typing import Any
 from orchestrator.plan import Arm, Deadlines
 from workers.errors import WorkerFault
 from workers.process import StopReport, WorkerProcess, WorkerSpec
-from workers.protocol import (
-    Generate,
-    Generation,
-    Hello,
-    Load,
-    Loaded,
-    PassesTimed,
-    Scored,
-    ScoreTokens,
-    TimePasses,
-    Unsupported,
-)
+from workers.protocol import Generate, Generation, Hello, Load, Loaded, Probe, Told
 from workers.settling import available_bytes, unreturned_bytes
 from workers.telemetry import Reading
 
@@ -49,7 +38,7 @@ class Member:
         """
         return self.process.generate(request, self.deadlines)
 
-    def probe(self, request: ScoreTokens | TimePasses) -> Scored | PassesTimed | Unsupported:
+    def probe(self, request: Probe) -> Told:
         """Ask what the engine can tell beside its answers. A worker that outlives the probe's own budget gets as long
         again as a first token may take.
 

@@ -85,24 +85,45 @@ def questions(plan: Plan, answers: Iterable[Answer], widths: Iterable[ArmWidth])
     Args:
         answers: in time order. Of the control's to a turn the first counts, of an arm's the first that differs from it.
     """
+    answers = list(answers)
+    first = first_answers(answers, plan.control)
+    of_arm = {each.arm: each.verify_width or 1 for each in widths}
+    found = []
+    for control, given in compared(plan, answers):
+        earlier = ((control.prompt_id, turn) for turn in range(control.turn))
+        before = [first[key] for key in earlier if key in first]
+        asked = _widths(of_arm.get(given[0].arm, 1), of_arm.values())
+        each = (_question(plan, before, control, other, asked) for other in given)
+        found += [question for question in each if question is not None][:1]
+    return _at_most(sorted(found, key=lambda each: each.passes_s), plan.design.probe_prompts)
+
+
+def compared(plan: Plan, answers: Iterable[Answer]) -> list[tuple[Answer, list[Answer]]]:
+    """The control's first answer to each turn, and one arm's answers to it; only arms of the control's sampler, and
+    none at all where that one samples by chance.
+    """
     sampling = {arm.name: arm.sampling for arm in plan.arms}
     if sampling[plan.control].get("temperature", 0.0) > 0:
         return []
     by_place: dict[Place, list[Answer]] = {}
     for answer in answers:
-        by_place.setdefault((answer.arm, answer.prompt_id, answer.turn), []).append(answer)
-    first = {(prompt, turn): given[0] for (arm, prompt, turn), given in by_place.items() if arm == plan.control}
-    of_arm = {each.arm: each.verify_width or 1 for each in widths}
-    found = []
-    for (name, prompt_id, turn), given in by_place.items():
-        control = first.get((prompt_id, turn))
-        if name == plan.control or control is None or sampling[name] != sampling[plan.control]:
-            continue
-        before = [first[prompt_id, earlier] for earlier in range(turn) if (prompt_id, earlier) in first]
-        asked = _widths(of_arm.get(name, 1), of_arm.values())
-        each = (_question(plan, before, control, other, asked) for other in given)
-        found += [question for question in each if question is not None][:1]
-    return _at_most(sorted(found, key=lambda each: each.passes_s), plan.design.probe_prompts)
+        by_place.setdefault((answer.arm, *answer.key), []).append(answer)
+    return [
+        (by_place[plan.control, prompt_id, turn][0], given)
+        for (name, prompt_id, turn), given in by_place.items()
+        if name != plan.control
+        and (plan.control, prompt_id, turn) in by_place
+        and sampling[name] == sampling[plan.control]
+    ]
+
+
+def first_answers(answers: Iterable[Answer], arm: str) -> dict[tuple[str, int], Answer]:
+    """An arm's first answer to each turn, by prompt id and turn."""
+    found: dict[tuple[str, int], Answer] = {}
+    for answer in answers:
+        if answer.arm == arm:
+            found.setdefault(answer.key, answer)
+    return found
 
 
 def _widths(own: int, of_run: Iterable[int]) -> tuple[int, ...]:
@@ -170,15 +191,19 @@ def _at_most(found: Sequence[Question], most: int) -> list[Question]:
     return kept
 
 
-def judge(question: Question, scored: Scored) -> Finding:
+def judge(scored: Scored, *, servers_apart: float | None = None) -> Finding:
     """Near-tie or real difference.
 
     A choice turns where the log-probabilities of two tokens change places. Passes of other widths were seen to move
     each by up to `rounding`, the two against each other by up to twice that: a lead of no more is a near-tie.
+
+    Args:
+        servers_apart: where passes of other widths could not be had: how far two servers' own log-probabilities of the
+            same tokens lie apart, in nats. None: that is unknown too.
     """
     control, other = scored.rivals
     gap = control.logprob - other.logprob
-    rounding = max((change.largest for change in scored.changes), default=0.0)
+    rounding = max((change.largest for change in scored.changes), default=servers_apart)
     told: dict[str, Any] = {
         "gap": gap,
         "rounding": rounding,
@@ -187,13 +212,17 @@ def judge(question: Question, scored: Scored) -> Finding:
         "context_text": scored.context_text,
         "top": tuple((each.token_id, each.text, each.logprob) for each in scored.top),
     }
+    lead = f"the control's token leads by {gap:.3g} nats"
+    if rounding is None:
+        return Finding(verdict="unknown", reason=f"{lead}; how far rounding moves them could not be seen", **told)
     widths = ", ".join(str(change.width) for change in scored.changes)
     moved = f"passes of {widths} tokens move log-probabilities here by up to {rounding:.2g}"
+    if not scored.changes:
+        moved = f"the two servers' own log-probabilities of the same tokens lie up to {rounding:.2g} apart"
     missed = scored.top[0].logprob - control.logprob
     if missed > 2 * rounding:
         reason = f"the control's own token is not the likeliest when computed again, by {missed:.3g} nats; {moved}"
         return Finding(verdict="unknown", reason=reason, **told)
-    lead = f"the control's token leads by {gap:.3g} nats"
     if abs(gap) <= 2 * rounding:
         return Finding(verdict="near_tie", reason=f"{lead}, and {moved}: twice that may turn the choice", **told)
     return Finding(verdict="real", reason=f"{lead}, and {moved}: twice that is less than the lead", **told)

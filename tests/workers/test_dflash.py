@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.workers import tiny_drafts
 from tests.workers.engine_contract import EngineCase, EngineContract, converse, engine_case
 from workers.engines.dflash import Dflash
-from workers.engines.dflash_backends import BACKENDS, Proposals, Wanted, Zlab
+from workers.engines.dflash_backends import BACKENDS, Wanted
+from workers.engines.dflash_backends.zlab import Proposals, Zlab
 from workers.engines.mlx_common import Sampling
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.speculative import Round

@@ -9,13 +9,16 @@ import pytest
 
 from tests.workers import tiny
 from tests.workers.engine_contract import FIRST, SECOND, EngineCase, EngineContract, converse, engine_case
+from workers.engines.base import TurnResult
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_lm_server_draft import MlxLmServerDraft
-from workers.errors import EngineError, FaultKind
+from workers.errors import EngineError, FaultKind, ProbeUnsupported
+from workers.protocol import Retell, ScoreTokens
 from workers.server_process import port_is_open
 
 GREEDY = {"name": "greedy", "temperature": 0.0}
+MESSAGES = [{"role": "user", "content": FIRST}]
 pytestmark = pytest.mark.slow
 
 
@@ -125,3 +128,99 @@ def test_a_block_of_one_drafts_nothing(checkpoint: dict[str, Any]) -> None:
     engine = MlxLmServerDraft(settings={"block_size": 1}, checkpoint=checkpoint, draft=checkpoint, sampling=GREEDY)
     with pytest.raises(EngineError, match="at least 2"):
         engine.load()
+
+
+# ---- probes: what was measured as text, with its tokens ----
+
+
+def told_in_process(checkpoint: dict[str, Any], tokens: int) -> tuple[MlxLm, TurnResult]:
+    here = MlxLm(settings={}, checkpoint=checkpoint, draft=None, sampling=GREEDY)
+    here.load()
+    (only,) = converse(here, FIRST, max_tokens=tokens)
+    return here, only.result
+
+
+def retell(prompt_sha256: str, tokens: int = 24) -> Retell:
+    return Retell(request_id="r", messages=MESSAGES, prompt_sha256=prompt_sha256, max_tokens=tokens, budget_s=60.0)
+
+
+def score(prompt_sha256: str, token_ids: list[int], *rivals: int) -> ScoreTokens:
+    return ScoreTokens(
+        request_id="s",
+        messages=MESSAGES,
+        prompt_sha256=prompt_sha256,
+        token_ids=token_ids,
+        rivals=list(rivals),
+        widths=[],
+        most_likely=5,
+        budget_s=60.0,
+    )
+
+
+def test_an_answer_is_told_again_with_its_tokens(case: EngineCase, checkpoint: dict[str, Any]) -> None:
+    _, own = told_in_process(checkpoint, 24)
+    (served,) = converse(case.engine, FIRST, max_tokens=24)
+    again = case.engine.retell(retell(served.result.prompt_sha256))
+    assert again.text == served.result.text
+    assert again.token_ids == list(own.token_ids)
+    assert len(again.logprobs) == 24
+    assert all(logprob <= 0 for logprob in again.logprobs)
+
+
+def test_a_place_is_scored_as_in_process(case: EngineCase, checkpoint: dict[str, Any]) -> None:
+    here, own = told_in_process(checkpoint, 12)
+    reference = here.score(score(own.prompt_sha256, list(own.token_ids[:8]), own.token_ids[8]))
+    rivals = [reference.top[0].token_id, reference.top[3].token_id]
+    found = case.engine.score(score(own.prompt_sha256, list(own.token_ids[:8]), *rivals))
+    assert [each.token_id for each in found.top] == [each.token_id for each in reference.top]
+    assert [each.token_id for each in found.rivals] == rivals
+    assert found.top[0].logprob == pytest.approx(reference.top[0].logprob, abs=1e-3)
+    assert found.rivals[1].logprob == pytest.approx(reference.top[3].logprob, abs=1e-3)
+    assert (found.top[0].text, found.context_text) == (reference.top[0].text, reference.context_text)
+    assert found.changes == []
+
+
+def test_what_cannot_be_told_again_is_refused_with_its_reason(case: EngineCase) -> None:
+    (served,) = converse(case.engine, FIRST, max_tokens=8)
+    prompt = served.result.prompt_sha256
+    with pytest.raises(ProbeUnsupported, match="another prompt"):
+        case.engine.retell(retell("0" * 64))
+    with pytest.raises(ProbeUnsupported, match="other tokens"):
+        case.engine.score(score(prompt, [1, 2, 3], 4))
+    first = case.engine.retell(retell(prompt, 8)).token_ids
+    with pytest.raises(ProbeUnsupported, match="not among the 10"):
+        case.engine.score(score(prompt, first[:4], first[4], 10**6))
+
+
+COUNTING = """
+import sys
+if "server" in sys.orig_argv:
+    import importlib
+    loop = importlib.import_module("mlx_lm.generate")  # the package has a function of this name too
+    speculate = loop.speculative_generate_step
+    def counted(*arguments, **named):
+        with open({path!r}, "a") as counts:
+            counts.write("speculated\\n")
+        return speculate(*arguments, **named)
+    loop.speculative_generate_step = counted
+"""
+
+
+def test_a_draft_still_speculates_where_an_answer_is_told_again(
+    checkpoint: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says nothing of its draft, so the calls of its loop are counted."""
+    counts = tmp_path / "counts"
+    (tmp_path / "sitecustomize.py").write_text(COUNTING.format(path=str(counts)))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    engine = MlxLmServerDraft(settings={"block_size": 3}, checkpoint=checkpoint, draft=checkpoint, sampling=GREEDY)
+    engine.load()
+    try:
+        (only,) = converse(engine, FIRST, max_tokens=16)
+        before = counts.read_text().count("speculated")
+        again = engine.retell(retell(only.result.prompt_sha256, 16))
+        assert counts.read_text().count("speculated") == before + 1
+        assert again.text == only.result.text
+        assert len(again.token_ids) == 16
+    finally:
+        engine.close()

@@ -17,13 +17,13 @@ from workers.engines.dflash import Dflash
 from workers.engines.mlx_common import MlxEngine
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_draft import MlxLmDraft
-from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_probes import Budget, Probed, time_passes, timed
+from workers.engines.omlx import Omlx
 from workers.engines.prompt_lookup import PromptLookup
 from workers.engines.simulated import Simulated
 from workers.errors import FaultKind, ProbeUnsupported, WorkerFault
 from workers.process import WorkerProcess, WorkerSpec
-from workers.protocol import Generate, Load, PassesTimed, Scored, ScoreTokens, TimePasses, Unsupported
+from workers.protocol import Generate, Load, PassesTimed, Retell, Scored, ScoreTokens, TimePasses, Unsupported
 
 QUESTION = "Name three fruits."
 MESSAGES = [{"role": "user", "content": QUESTION}]
@@ -65,6 +65,10 @@ def score_request(
         widths=list(widths),
         **values,
     )
+
+
+def retell_request(prompt_sha256: str) -> Retell:
+    return Retell(request_id="r", messages=MESSAGES, prompt_sha256=prompt_sha256, max_tokens=8, budget_s=60.0)
 
 
 def pass_request(*widths: int, draft: bool = False, **more: Any) -> TimePasses:
@@ -261,7 +265,7 @@ def test_the_longest_passes_are_left_out_where_the_time_does_not_suffice() -> No
         return seconds
 
     passes = {("target", width): at(width) for width in (1, 2, 8, 16)}
-    found, notes = timed(passes, pass_request(1, 2, 8, 16), Budget(60.0, clock=clock))
+    found, notes = timed(passes, pass_request(1, 2, 8, 16), Budget(50.0, clock=clock))
     assert [each.width for each in found] == [1, 2]
     assert notes == ["no time for the target's passes of width 8", "no time for the target's passes of width 16"]
 
@@ -310,21 +314,25 @@ def test_a_worker_answers_probes_after_its_generations(spec: WorkerSpec, target:
 def test_an_engine_that_cannot_be_probed_says_so_and_goes_on(spec: WorkerSpec) -> None:
     with WorkerProcess(spec) as worker:
         worker.load(load_of("workers.engines.simulated.Simulated", {}), Deadlines())
-        for request in (score_request("0" * 64, []), pass_request(1)):
+        for request in (score_request("0" * 64, []), pass_request(1), retell_request("0" * 64)):
             answer = worker.probe(request, limit_s=20)
             assert isinstance(answer, Unsupported)
             assert "Simulated" in answer.reason
         assert worker.alive
 
 
-def test_servers_are_not_probed_and_say_why() -> None:
-    engine = MlxLmServer(settings={}, checkpoint={}, draft=None, sampling={})
+def test_servers_that_may_end_speculation_are_not_probed_and_say_why() -> None:
+    engine = Omlx(settings={}, checkpoint={}, draft=None, sampling={})
     with pytest.raises(ProbeUnsupported, match="text, not tokens"):
         engine.score(score_request("0" * 64, []))
+    with pytest.raises(ProbeUnsupported, match="text, not tokens"):
+        engine.retell(retell_request("0" * 64))
     with pytest.raises(ProbeUnsupported, match="no single passes"):
         engine.time_passes(pass_request(1))
 
 
 def test_simulated_engines_are_not_probed() -> None:
+    with pytest.raises(ProbeUnsupported):
+        Simulated(settings={}, checkpoint={}, draft=None, sampling={}).retell(retell_request("0" * 64))
     with pytest.raises(ProbeUnsupported):
         Simulated(settings={}, checkpoint={}, draft=None, sampling={}).time_passes(pass_request(1))

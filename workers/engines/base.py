@@ -11,7 +11,8 @@ The loop calls, in this order, all from one thread:
             engine.answer(tick)         timed by the loop: each tick is stamped; by default `stream`, to its end
             engine.finish()             not timed: the text, the counts, the evidence
             engine.settle()             not timed, also after an error: nothing may run on into the next turn
-    engine.score(request), engine.time_passes(request)      after the last round, where the engine can
+    engine.score(request), engine.time_passes(request), engine.retell(request)
+                                        after the last round, where the engine can
     engine.close()
 
 Standard library only: engines import their packages in `load`, never at import time.
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
-from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePasses
+from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, TimePasses
 from workers.stopwatch import Clock, Tick
 
 if TYPE_CHECKING:
@@ -176,6 +177,14 @@ class Engine(ABC):
             ProbeUnsupported: the engine cannot run single passes, and why.
         """
         raise ProbeUnsupported(f"{type(self).__name__} runs no single passes")
+
+    def retell(self, request: Retell) -> Retold:
+        """See `workers.protocol.Retell`. Ends the conversation.
+
+        Raises:
+            ProbeUnsupported: the engine cannot, and why.
+        """
+        raise ProbeUnsupported(f"{type(self).__name__} does not tell the tokens of an answer")
 
     def close(self) -> None:
         """Let go of everything; the process ends next."""

@@ -1,17 +1,22 @@
 """`mlx_lm.server` without a draft: mlx-lm as its users reach it, over HTTP."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.server_common import TEXT_PATH
 from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
-from workers.errors import EngineError, FaultKind
+from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.http.answer import Answer
 from workers.http.client import Reply
+from workers.protocol import Retell, Retold, Scored, ScoreTokens, TokenScore
 from workers.server_process import HOST, ServerSpec
+
+TOP_TOKENS = 10  # the most that the server tells of a place
+CONTEXT_TOKENS = 24  # before a scored place, told as text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +95,91 @@ class MlxLmServer(LaunchedEngine):
             body = b'{"model": "default_model", "prompt": ".", "max_tokens": 1, "temperature": 0.0, "stream": true}'
             for _ in self._connected().stream(TEXT_PATH, body, Reply(answer=Answer()), self.clock):
                 pass
+
+    # ---- probes: asking for log-probabilities takes no other path through the server, with a draft or without ----
+
+    def retell(self, request: Retell) -> Retold:
+        choice = self._whole_choice(
+            request.messages,
+            request.prompt_sha256,
+            budget_s=request.budget_s,
+            max_tokens=request.max_tokens,
+            logprobs=True,
+        )
+        told = _places(choice)
+        try:
+            token_ids, logprobs = [int(each["id"]) for each in told], [float(each["logprob"]) for each in told]
+        except (LookupError, TypeError, ValueError):
+            raise ProbeUnsupported("the server's log-probabilities name no token ids") from None
+        return Retold(request_id=request.request_id, text=_text(choice), token_ids=token_ids, logprobs=logprobs)
+
+    def score(self, request: ScoreTokens) -> Scored:
+        """By the server's own figures: how passes of other widths would change them cannot be had from it."""
+        place = len(request.token_ids)
+        again = Retell(
+            request_id=request.request_id,
+            messages=request.messages,
+            prompt_sha256=request.prompt_sha256,
+            max_tokens=place + 1,
+            budget_s=request.budget_s,
+        )
+        if self.retell(again).token_ids[:place] != request.token_ids:
+            raise ProbeUnsupported("asked again, the server wrote other tokens")
+        self.start_conversation()
+        choice = self._whole_choice(
+            request.messages,
+            request.prompt_sha256,
+            budget_s=request.budget_s,
+            max_tokens=place + 1,
+            top_logprobs=TOP_TOKENS,
+        )
+        by_token = _likely(_places(choice), place)
+        missing = [token for token in request.rivals if token not in by_token]
+        if missing:
+            raise ProbeUnsupported(f"token {missing[0]} is not among the {TOP_TOKENS} that the server tells of a place")
+
+        def told(token: int) -> TokenScore:
+            return TokenScore(token_id=token, text=self._decoded([token]), logprob=by_token[token])
+
+        likeliest = sorted(by_token, key=lambda token: -by_token[token])
+        return Scored(
+            request_id=request.request_id,
+            top=[told(token) for token in likeliest[: request.most_likely]],
+            rivals=[told(token) for token in request.rivals],
+            context_text=self._decoded(request.token_ids[-CONTEXT_TOKENS:]),
+            changes=[],
+            compared_places=1,
+        )
+
+    def _decoded(self, token_ids: Sequence[int]) -> str:
+        if self._tokenizer is None or not token_ids:
+            return ""
+        text: str = self._tokenizer.decode(list(token_ids))
+        return text
+
+
+def _text(choice: Mapping[str, Any]) -> str:
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _places(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What the server tells of each token.
+
+    Raises:
+        ProbeUnsupported: nothing.
+    """
+    logprobs = choice.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    if not isinstance(content, list) or not content:
+        raise ProbeUnsupported("the server told no log-probabilities")
+    return content
+
+
+def _likely(places: Sequence[Mapping[str, Any]], place: int) -> dict[int, float]:
+    """Of the place, log-probabilities by token. The order in which the server tells them means nothing."""
+    try:
+        return {int(each["id"]): float(each["logprob"]) for each in places[place]["top_logprobs"]}
+    except (LookupError, TypeError, ValueError):
+        raise ProbeUnsupported("the server told no likely tokens of the place") from None

@@ -17,7 +17,7 @@ from workers.protocol import PassesTimed, PassTiming, Scored, ScoreTokens, TimeP
 
 COMPARED_PLACES = 64  # at most, the asked one and those before it: one place alone shows rounding by chance only
 CONTEXT_TOKENS = 24  # of the answer, told as text
-MIN_REPEATS = 5  # fewer have no quartiles worth the name
+MIN_REPEATS = 3  # a short run has time for no more; fewer have no quartiles
 _TARGET, _DRAFT = "target", "draft"
 
 

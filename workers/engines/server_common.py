@@ -23,9 +23,10 @@ from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.http.answer import Answer
 from workers.http.client import Client, Reply
 from workers.http.tokens import APPORTIONED, apportion
-from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePasses
+from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, TimePasses
 from workers.server_process import ServerLog
 
+TEXT_ONLY = "this server tells text, not tokens, or would end speculation when asked for log-probabilities"
 CHAT_PATH, TEXT_PATH = "/v1/chat/completions", "/v1/completions"
 READY_TOKENS = 2
 _POLL_S = 0.02
@@ -139,7 +140,7 @@ class ServerEngine(Engine):
             finish_reason=answer.finish_reason or "stop",
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
-            prompt_sha256=_prompt_sha256(turn),
+            prompt_sha256=_prompt_sha256(turn.prompt_ids, turn.request.messages),
             evidence=(self._evidence(seen),),
             tokens_per_stamp=counts,
             stamps_of="chunk",
@@ -161,14 +162,20 @@ class ServerEngine(Engine):
     # ---- probes ----
 
     def score(self, request: ScoreTokens) -> Scored:
-        """Not over HTTP: an answer comes as text, and asking for log-probabilities ends speculation in several servers.
+        """Only where a server is known to tell log-probabilities without ending speculation: several do not.
 
         Raises:
-            ProbeUnsupported: always.
+            ProbeUnsupported: always, unless the engine knows better.
         """
-        raise ProbeUnsupported(
-            "a server tells text, not tokens, and asking it for log-probabilities would switch speculation off in some"
-        )
+        raise ProbeUnsupported(TEXT_ONLY)
+
+    def retell(self, request: Retell) -> Retold:
+        """As `score`.
+
+        Raises:
+            ProbeUnsupported: always, unless the engine knows better.
+        """
+        raise ProbeUnsupported(TEXT_ONLY)
 
     def time_passes(self, request: TimePasses) -> PassesTimed:
         """Not over HTTP.
@@ -177,6 +184,29 @@ class ServerEngine(Engine):
             ProbeUnsupported: always.
         """
         raise ProbeUnsupported("a server runs whole answers, no single passes")
+
+    def _whole_choice(
+        self, messages: Sequence[Mapping[str, str]], prompt_sha256: str, *, budget_s: float, **more: Any
+    ) -> Mapping[str, Any]:
+        """The answer to these messages in one piece, asked for with more than a timed request says.
+
+        Raises:
+            ProbeUnsupported: they become another prompt than the one that was answered, or the server does not answer.
+        """
+        self._require_server()
+        prompt_ids = None if self._encode is None else self._encode(messages)
+        if _prompt_sha256(prompt_ids, messages) != prompt_sha256:
+            raise ProbeUnsupported("these messages become another prompt here than the one that was answered")
+        path, body = self._body(TurnRequest(messages=messages, turn=0, max_tokens=more.pop("max_tokens"), seed=0))
+        del body["stream_options"]
+        response = self._connected().post(path, body | {"stream": False} | more, limit_s=budget_s)
+        try:
+            choice = response.json()["choices"][0]
+        except (ValueError, LookupError, TypeError):
+            raise ProbeUnsupported(f"the server answered HTTP {response.status_code}: {response.text:.200}") from None
+        if not isinstance(choice, Mapping):
+            raise ProbeUnsupported("the server's answer has no choice")
+        return choice
 
     # ---- for the engines ----
 
@@ -360,9 +390,9 @@ def key_from(variable: str | None) -> str | None:
     return key
 
 
-def _prompt_sha256(turn: Turn) -> str:
+def _prompt_sha256(prompt_ids: Sequence[int] | None, messages: Sequence[Mapping[str, str]]) -> str:
     """Of the prompt's ids where we can make them, as for any engine; else of the messages themselves."""
-    if turn.prompt_ids is not None:
-        return sha256_of_ids(turn.prompt_ids)
-    text = json.dumps([dict(message) for message in turn.request.messages], sort_keys=True)
+    if prompt_ids is not None:
+        return sha256_of_ids(prompt_ids)
+    text = json.dumps([dict(message) for message in messages], sort_keys=True)
     return hashlib.sha256(f"messages:{text}".encode()).hexdigest()

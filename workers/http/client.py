@@ -112,13 +112,16 @@ class Client:
         """
         return self._query("GET", path, None)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
-        """Send JSON for one small answer. Cookies that the server sets are kept.
+    def post(self, path: str, body: Mapping[str, Any], *, limit_s: float | None = None) -> httpx.Response:
+        """Send JSON for an answer in one piece. Cookies that the server sets are kept.
+
+        Args:
+            limit_s: how long the server may take; by default as long as for a small answer.
 
         Raises:
             EngineError: nobody answers.
         """
-        return self._query("POST", path, body)
+        return self._query("POST", path, body, limit_s=limit_s)
 
     def get_json(self, path: str) -> Any:
         """The JSON at a path.
@@ -146,9 +149,12 @@ class Client:
     ) -> None:
         self.close()
 
-    def _query(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
+    def _query(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, limit_s: float | None = None
+    ) -> httpx.Response:
+        timeout = httpx.Timeout(limit_s or self.timeouts.query_s, connect=self.timeouts.connect_s)
         try:
-            return self._http.request(method, path, json=body)
+            return self._http.request(method, path, json=body, timeout=timeout)
         except (httpx.HTTPError, OSError) as error:
             raise Unreachable(f"{self.url}{path}: {_words(error)}", remedy=_remedy(error)) from error
 

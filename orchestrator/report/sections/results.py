@@ -104,8 +104,8 @@ def _course_detail(material: Material, course: Course) -> Iterable[str]:
         yield f"Each mark is the median of up to {course.drawn_together} trials, its line their middle half."
     if any(spot.state != "used" for spot in course.spots):
         yield (
-            "Crosses: amber ones are trials that a rule excludes, red ones are invalid; at the foot where nothing was"
-            " measured."
+            "Crosses: red ones are invalid trials, amber ones those that a rule excludes or that were interrupted; at"
+            " the foot where nothing was measured."
         )
     if len(material.treatments) > MOST_TOGETHER:
         shown = min(len(material.treatments), MOST_PANELS)

@@ -64,6 +64,15 @@ def test_excluded_and_invalid_trials_are_shown_and_not_smoothed() -> None:
     assert min(level for _, level in found.drift) > 0.7
 
 
+def test_an_interrupted_trial_is_not_called_invalid() -> None:
+    frame = rows(FlatRun(effects=ARMS))
+    numbers = frame[frame["kind"] == "measured"]["sequence"]
+    frame = changed(frame, frame["sequence"] == numbers.iloc[3], status="interrupted", end_to_end_tps=None)
+    frame = changed(frame, frame["sequence"] == numbers.iloc[7], status="invalid", end_to_end_tps=None)
+    states = [spot.state for spot in course_of(frame, control="plain", metric="end_to_end_tps").spots]
+    assert (states.count("interrupted"), states.count("invalid")) == (1, 1)
+
+
 def test_many_trials_are_drawn_as_few_and_lone_ones_stay() -> None:
     found = course(FlatRun(effects=ARMS, rounds=200))
     few = thinned(found, 120)

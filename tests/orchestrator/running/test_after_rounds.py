@@ -11,6 +11,8 @@ from sqlalchemy import select
 
 from db import models
 from db.session import open_database, reading, transaction
+from orchestrator.judging import judge_run, measured_trials
+from orchestrator.meaning import findings
 from orchestrator.plan import Arm, Plan
 from orchestrator.running import after_rounds
 from orchestrator.running.after_rounds import Prober, probe_run, store_bandwidth
@@ -114,6 +116,44 @@ def test_a_run_tells_what_differs_and_what_a_pass_takes(database: Database, tmp_
         checkpoints = session.scalars(select(models.Checkpoint)).all()
         assert all(each.bytes_read_per_token and each.kv_bytes_per_token for each in checkpoints)
         assert all((each.bytes_read_per_token or 0) <= (each.weights_bytes or 0) for each in checkpoints)
+
+
+def served(name: str, checkpoint: dict[str, Any]) -> Arm:
+    engine = {"name": "mlx_lm_server", "_target_": "workers.engines.mlx_lm_server.MlxLmServer"}
+    sampling = {"name": "greedy", "temperature": 0.0}
+    return Arm(name=name, checkpoint=checkpoint, engine=engine, sampling=sampling, draft=None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("control_is_a_server", [False, True])
+def test_a_servers_answers_are_told_again_and_judged(
+    database: Database, tmp_path: Path, control_is_a_server: bool
+) -> None:
+    made = planned(tmp_path)
+    target, other = made.arms[0].checkpoint, tiny.build_noisy(tmp_path / "models" / "near", noise=0.03)
+    control = served("control", target) if control_is_a_server else made.arms[0]
+    made = replace(made, arms=(control, served("same", target), served("other", other)), prompts=(prompt(),))
+    recorder, witness = run(database, made, tmp_path)
+    assert not [note for note in witness.notes if "bytes only" in note]
+    found = divergences(database)
+    assert set(found) == {("other", 0)}  # with the same weights a server writes what is written in process
+    row = found["other", 0]
+    assert row.control_token != row.arm_token
+    assert row.gap is not None
+    assert row.top is not None
+    assert row.top[0][0] == row.control_token
+    # Two servers of other weights say nothing about how far rounding goes.
+    assert row.verdict == ("unknown" if control_is_a_server else "real")
+    assert (row.rounding is None) == control_is_a_server
+    run_id = recorder.run_id
+    judged, trials = judge_run(database, made, run_id).result, measured_trials(database, run_id)
+    losslessness = findings(database, made, run_id, trials=trials, result=judged).losslessness
+    assert losslessness is not None
+    (outcome,) = next(each for each in losslessness.arms if each.arm == "other").outcomes
+    assert (outcome.compared_by, outcome.outcome) == ("text", "differs")
+    assert outcome.divergence is not None
+    assert (outcome.divergence.token_index, outcome.divergence.gap) == (row.token_index, row.gap)
+    assert outcome.divergence.verdict == row.verdict
 
 
 @dataclass

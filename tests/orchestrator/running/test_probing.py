@@ -198,7 +198,7 @@ def scored(control: float, other: float, *changes: float, best: float | None = N
 def test_a_lead_within_twice_the_rounding_is_a_near_tie(
     control: float, other: float, changes: list[float], verdict: str
 ) -> None:
-    found = judge(question(), scored(control, other, *changes))
+    found = judge(scored(control, other, *changes))
     assert found.verdict == verdict
     assert found.gap == pytest.approx(control - other)
     assert found.rounding == max(changes)
@@ -207,7 +207,7 @@ def test_a_lead_within_twice_the_rounding_is_a_near_tie(
 
 
 def test_a_control_that_does_not_repeat_itself_proves_nothing() -> None:
-    found = judge(question(), scored(-2.0, -3.0, 0.01, best=-0.5))
+    found = judge(scored(-2.0, -3.0, 0.01, best=-0.5))
     assert found.verdict == "unknown"
     assert "not the likeliest" in found.reason
 
@@ -228,7 +228,7 @@ def score_of(engine: MlxLm, asked: Question, messages: list[dict[str, str]]) -> 
         most_likely=5,
         budget_s=60.0,
     )
-    return judge(asked, engine.score(request))
+    return judge(engine.score(request))
 
 
 def asked_of(control: Engine, other: Engine, text: str) -> list[Question]:

@@ -1,0 +1,17 @@
+"""The packages that run DFlash drafts on MLX, each brought into one form. Nothing of them is imported before a load.
+
+| backend      | drafts | what it reports                                                                   |
+|--------------|--------|-----------------------------------------------------------------------------------|
+| mlx-dspark   | v1, v2 | a hook a verify step; drafts the whole block, verifies `block_size - 1` of it      |
+| dflash       | v1, v2 | tokens a step; what the draft proposed is read at the draft                       |
+| dflash-mlx   | v1     | accepted tokens a cycle, at the end; widths and sources are read where it calls   |
+"""
+
+from workers.engines.dflash_backends.backend import Backend, LoadedDraft, Wanted
+from workers.engines.dflash_backends.dflash_mlx import DflashMlx
+from workers.engines.dflash_backends.dspark import Dspark
+from workers.engines.dflash_backends.zlab import Zlab
+
+__all__ = ["BACKENDS", "Backend", "LoadedDraft", "Wanted"]
+
+BACKENDS: dict[str, type[Backend]] = {kind.DISTRIBUTION: kind for kind in (Dspark, Zlab, DflashMlx)}
