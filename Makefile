@@ -70,9 +70,10 @@ types: $(VENV)/.dev
 migrations: $(VENV)/.dev
 	$(BIN)/python -m migrations.verify
 
-# Two processes, one for each core that the project counts on; a file's tests stay together.
+# Two processes, one for each core that the project counts on; a file's tests stay together, in the files' order: else the
+# files with few tests would come last, and the longest test, which is one, would run alone at the end.
 test: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(VENV)/.dev
 	$(BIN)/pytest -m "not slow"

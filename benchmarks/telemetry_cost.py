@@ -30,7 +30,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -225,7 +224,9 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--window-s", type=float, default=0.2)
-    parser.add_argument("--tokens-per-s", type=float, default=50.0, help="about what the model decodes here")
+    parser.add_argument(
+        "--tokens-per-s", type=float, default=50.0, help="about what the model decodes here; then measured"
+    )
     parser.add_argument("--loop", type=float, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.loop is not None:
@@ -236,7 +237,7 @@ def main() -> None:
         work: Callable[[float], Callable[[], np.ndarray]] = looping
         if arguments.model is not None:
             worker = stack.enter_context(loaded(Path(stack.enter_context(TemporaryDirectory())), arguments.model))
-            work = partial(decoding, worker, arguments.tokens_per_s)
+            work = Decoding(worker, tokens_per_s=arguments.tokens_per_s).start
         measure(work, minutes=arguments.minutes, window_s=arguments.window_s)
 
 
@@ -245,12 +246,25 @@ def looping(seconds: float) -> Callable[[], np.ndarray]:
     return Loop(seconds).stamps
 
 
-def decoding(worker: WorkerProcess, tokens_per_s: float, seconds: float) -> Callable[[], np.ndarray]:
-    """One long answer, under way in a thread; its stamps once it has ended."""
-    pool = ThreadPoolExecutor(max_workers=1)
-    future = pool.submit(decoded, worker, round(tokens_per_s * seconds))
-    pool.shutdown(wait=False)
-    return future.result
+class Decoding:
+    """One long answer after the other, each of about the wanted length by the rate of the one before."""
+
+    def __init__(self, worker: WorkerProcess, *, tokens_per_s: float) -> None:
+        self._worker = worker
+        self._tokens_per_s = tokens_per_s
+
+    def start(self, seconds: float) -> Callable[[], np.ndarray]:
+        """An answer, under way in a thread; its stamps once it has ended."""
+        pool = ThreadPoolExecutor(max_workers=1)
+        future = pool.submit(decoded, self._worker, max(round(self._tokens_per_s * seconds), 2))
+        pool.shutdown(wait=False)
+
+        def stamps() -> np.ndarray:
+            found = future.result()
+            self._tokens_per_s = (len(found) - 1) / float(found[-1] - found[0])
+            return found
+
+        return stamps
 
 
 if __name__ == "__main__":

@@ -78,9 +78,12 @@ def test_a_line_without_a_port_is_still_read(path: Path, own: Spawned) -> None:
 
 def test_a_server_s_port_is_read_from_its_environment(own: Spawned) -> None:
     assert own.port is None
-    command = [sys.executable, "-c", "input()"]
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     for mark, port in (("8123", 8123), ("", None), ("all", None)):
-        with subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {PORT_MARK: mark}) as server:
+        with subprocess.Popen(command, env=os.environ | {PORT_MARK: mark}, **pipes) as server:
+            assert server.stdout is not None
+            server.stdout.readline()  # it has become its program; before, its environment can be empty
             assert describe(psutil.Process(server.pid), run_id="r", arm="a").port == port
             server.kill()
 

@@ -13,6 +13,7 @@ import pytest
 
 from workers.journal import OWNER_MARK, Journal, describe, read_journal
 from workers.orphans import Leftovers, Orphan, end_orphans, find_leftovers
+from workers.protocol import PROTOCOL_VERSION
 
 HELD_BYTES = 150_000_000
 PATIENCE_S = 60.0
@@ -35,7 +36,7 @@ WORKER = """
 import json, os, subprocess, sys, time
 out = int(sys.argv[sys.argv.index("--record-fd") + 1])
 def say(**message): os.write(out, json.dumps(message).encode() + b"\\n")
-say(kind="hello", protocol=2, pid=os.getpid(), python="3", versions={})
+say(kind="hello", protocol=PROTOCOL_VERSION, pid=os.getpid(), python="3", versions={})
 environment = {name: value for name, value in os.environ.items() if name not in os.environ["WITHOUT"].split()}
 options = {"start_new_session": True} if "apart" in os.environ["HOW"] else {}
 child = subprocess.Popen([sys.executable, "-c", os.environ["SERVER"], os.environ["READY"]], env=environment, **options)
@@ -83,7 +84,7 @@ def wait_until_gone(pid: int) -> None:
 def left_behind(folder: Path, *, how: str, without: str = "") -> int:
     """The pid of a renamed server whose run and worker died by SIGKILL."""
     python = folder / "python"
-    python.write_text(f"#!{sys.executable}\n{WORKER}")
+    python.write_text(f"#!{sys.executable}\n{WORKER}".replace("PROTOCOL_VERSION", str(PROTOCOL_VERSION)))
     python.chmod(0o755)
     ready = folder / "ready"
     extra = {"SERVER": SERVER, "READY": str(ready), "HOW": how, "WITHOUT": without}
