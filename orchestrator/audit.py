@@ -45,7 +45,7 @@ from orchestrator.statistics.verdicts import Case, decide
 
 __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", "Included", "Inference", "audit"]
 
-METHOD_VERSION = "2"
+METHOD_VERSION = "3"  # 3: of more than 256 rounds, neighbours are exchanged together
 RUN_DRIFT = "run_drift"  # code of the reason that tells it
 
 # fixed: as many rounds as planned; anytime: rounds went on until the comparison was decided.

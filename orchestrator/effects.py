@@ -33,6 +33,7 @@ Integers = npt.NDArray[np.intp]
 
 DRAWS = 10_000  # exchanges drawn when there are too many to take all of them, the observed order among them
 ALL_UP_TO_ROUNDS = 14  # all 2**13 pairs of mirrored exchanges
+MOST_EXCHANGED = 256  # of more rounds, neighbours are exchanged together: as exact a test, at a cost that stops growing
 HUBER_TEST = 0.8  # in units of s; small, because under a large effect s holds the effect too
 HUBER_FIT = 1.345  # 95 % efficient for normal noise (Huber 1981)
 FIT_STEPS = 5
@@ -284,11 +285,12 @@ def _indicator_steps(codes: Integers) -> Floats:
 
 @lru_cache(maxsize=8)
 def exchanges(rounds: int, seed: int) -> Floats:
-    """Signs of the exchanges, shape (M, R), the observed order (all +1) first.
+    """Signs of the exchanges, shape (M, R), the observed order (all +1) first; R is `MOST_EXCHANGED` at most.
 
     An exchange and its mirror have the same |statistic|, so one of each pair is enough: all of them for few rounds,
     else `DRAWS` drawn at random, which is exact too when the observed one is counted in.
     """
+    rounds = min(rounds, MOST_EXCHANGED)
     if rounds <= ALL_UP_TO_ROUNDS:
         exchanged = np.arange(2 ** (rounds - 1))[:, None] >> np.arange(rounds)[None, :] & 1
     else:
@@ -310,11 +312,19 @@ def round_scores(series: Series, effects: Floats) -> Floats:
 
 def p_values(series: Series, effects: Floats, signs: Floats) -> Floats:
     """The p-value of each candidate effect on the log scale."""
+    return share_as_large(round_scores(series, effects), signs)
+
+
+def share_as_large(scores: Floats, signs: Floats) -> Floats:
+    """For each column of scores, the share of exchanges whose |sum| is no smaller than the observed one's.
+
+    Args:
+        scores: (R, m), one row a round.
+        signs: of `exchanges(R)`. Where its columns are fewer, neighbouring rounds' scores go together.
+    """
+    groups, tolerance = signs.shape[1], 1e-9 * len(scores)
+    if len(scores) > groups:
+        scores = np.add.reduceat(scores, np.arange(groups) * len(scores) // groups, axis=0)
     # One row an effect: contiguous rows are counted many times faster than columns.
-    sizes = np.abs(round_scores(series, effects).T @ signs.T)
-    tolerance = _tolerance(series)
+    sizes = np.abs(scores.T @ signs.T)
     return np.array([np.count_nonzero(row >= row[0] - tolerance) for row in sizes]) / len(signs)
-
-
-def _tolerance(series: Series) -> float:
-    return 1e-9 * len(series.slots)

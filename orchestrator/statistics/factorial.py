@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.effects import Effect, effect_from, exchanges
+from orchestrator.effects import Effect, effect_from, exchanges, share_as_large
 from orchestrator.statistics.inversion import Floats, estimate, half_width, interval
 from orchestrator.statistics.observations import ScopeTrials
 
@@ -123,8 +123,7 @@ def contrast_effect(used: ScopeTrials, weights: Mapping[str, float], *, alpha: f
         return np.clip(excess / scale, -CLIP, CLIP)
 
     def p(effects: Floats) -> Floats:
-        sizes = np.abs(scores(effects).T @ signs.T)
-        return np.array([np.count_nonzero(row >= row[0] - 1e-9 * len(values)) for row in sizes]) / len(signs)
+        return share_as_large(scores(effects), signs)
 
     p_value = float(p(np.zeros(1))[0])
     root = estimate(scores, values)

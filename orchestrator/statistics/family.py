@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from orchestrator.effects import Integers, fit_levels
+from orchestrator.effects import MOST_EXCHANGED, Integers, fit_levels
 from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import ScopeTrials
 
@@ -87,12 +88,15 @@ def _one_step(used: ScopeTrials, treatments: Sequence[str], control: str, seed: 
     return sizes[0], (largest[:, None] >= sizes[:1] - 1e-9).mean(axis=0)
 
 
-def _deal(rounds: Integers, member: Integers, members: int, seed: int) -> Integers:
+def _deal(rounds: Integers, member: Integers, members: int, seed: int) -> npt.NDArray[np.int32]:
     """The members' labels dealt anew within each round, shape deals x trials, the observed ones first."""
-    dealt = np.tile(member, (DEALS, 1))
-    for index, number in enumerate(np.unique(rounds)):
-        slots = np.flatnonzero((rounds == number) & (member < members))
-        dealt[:, slots] = member[slots][_orders(len(slots), seed + index)]
+    dealt = np.tile(member.astype(np.int32), (DEALS, 1))
+    places = np.flatnonzero(member < members)
+    places = places[np.argsort(rounds[places], kind="stable")]
+    starts = np.flatnonzero(np.diff(rounds[places])) + 1
+    for index, slots in enumerate(np.split(places, starts)):
+        # Rounds that share an order are dealt together, which is as exact: see `orchestrator.effects.MOST_EXCHANGED`.
+        dealt[:, slots] = member[slots][_orders(len(slots), seed + index % MOST_EXCHANGED)]
     return dealt
 
 
@@ -105,7 +109,7 @@ def _orders(size: int, seed: int) -> Integers:
     return orders
 
 
-def _effects_of_deals(residual: Floats, dealt: Integers, members: int) -> Floats:
+def _effects_of_deals(residual: Floats, dealt: npt.NDArray[np.int32], members: int) -> Floats:
     """Each treatment's effect against member 0 in each deal over that deal's residual spread, deals x (members - 1).
 
     The least-squares effects from first differences: with L the Laplacian of the graph whose edges join the arms of
@@ -116,11 +120,12 @@ def _effects_of_deals(residual: Floats, dealt: Integers, members: int) -> Floats
     """
     deals, nodes, kept = len(dealt), members + 1, np.arange(members)
     edge = np.concatenate([[0.0], residual]) - np.concatenate([residual, [0.0]])
-    row = np.arange(deals)[:, None]
-    sums = np.bincount((row * nodes + dealt).ravel(), np.tile(edge, deals), minlength=deals * nodes)
-    sums = sums.reshape(deals, nodes)[:, kept]
-    pairs = (row * nodes + dealt[:, :-1]) * nodes + dealt[:, 1:]
-    edges = np.bincount(pairs.ravel(), minlength=deals * nodes**2).reshape(deals, nodes, nodes).astype(np.float64)
+    sums, edges = np.empty((deals, nodes)), np.empty((deals, nodes, nodes))
+    for number, labels in enumerate(dealt):  # one deal at a time stays in the processor's cache
+        sums[number] = np.bincount(labels, edge, minlength=nodes)
+        pairs = np.bincount(labels[:-1] * nodes + labels[1:], minlength=nodes**2)
+        edges[number] = pairs.reshape(nodes, nodes)
+    sums = sums[:, kept]
     edges += edges.transpose(0, 2, 1)
     edges[:, np.arange(nodes), np.arange(nodes)] = 0.0
     laplacian = -edges[:, kept[:, None], kept]

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from orchestrator.effects import (
     DRAWS,
+    MOST_EXCHANGED,
     Effect,
     estimate_effect,
     exchanges,
     make_series,
     p_values,
     round_scores,
+    share_as_large,
 )
 from orchestrator.schedule import draw_rounds
 
@@ -193,6 +195,28 @@ def test_exchanges_hold_each_pair_of_mirrored_ways_once() -> None:
     assert drawn.shape == (DRAWS, 20)
     assert (drawn[0] == 1).all()
     assert abs(drawn.mean()) < 0.01
+
+
+def test_of_many_rounds_neighbours_are_exchanged_together() -> None:
+    rounds = 2 * MOST_EXCHANGED + 1
+    signs = exchanges(rounds, 1)
+    assert signs.shape == (DRAWS, MOST_EXCHANGED)
+    scores = np.random.default_rng(7).standard_normal((rounds, 1)) + 0.05
+    of_round = (
+        np.searchsorted(np.arange(MOST_EXCHANGED) * rounds // MOST_EXCHANGED, np.arange(rounds), side="right") - 1
+    )
+    sums = np.abs(signs[:, of_round] @ scores[:, 0])
+    assert share_as_large(scores, signs)[0] == np.mean(sums >= sums[0] - 1e-9)
+
+
+def test_many_rounds_see_what_few_cannot_and_invent_nothing() -> None:
+    seen = effect_in(make_frame(2, 600, effect=1.002, seed=1))
+    assert seen.p_value < 0.05
+    assert seen.ci_low < 1.002 < seen.ci_high
+    p_values = [effect_in(make_frame(2, 400, effect=1.0, seed=seed)).p_value for seed in range(40)]
+    assert (
+        np.mean(np.array(p_values) <= 0.25) < 0.5
+    )  # 40 draws of a share of 0.25: more than 0.5 has a chance of 0.0004
 
 
 def test_the_seed_decides_what_is_drawn() -> None:
