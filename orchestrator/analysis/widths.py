@@ -3,7 +3,7 @@
     gain(w)   1 + sum over i < w of the chance that proposals 1..i are all accepted, from all rounds of these arms
     cost(w)   T(w) / T(1) of the target, on straight lines between the timed widths, and the drafter's share: so much a
               proposal for an engine that drafts token by token, one share for one that drafts a block at once; or,
-              without timed passes, the whole round's cost between the widths that ran
+              where wider rounds ran than passes were timed, the cost of whole rounds between the widths that ran
     w = 1     plain decoding: gain 1, cost 1
 
 Nothing is extrapolated: a width is judged when so many tokens were ever proposed and its cost lies between known ones.
@@ -12,6 +12,8 @@ Nothing is extrapolated: a width is judged when so many tokens were ever propose
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from orchestrator.analysis.findings import Figure, Interval, VerifyCost, WidthCurve, WidthPoint
 from orchestrator.analysis.records import Answer, ArmRecord, unknown
@@ -73,7 +75,7 @@ def _curve(
 ) -> WidthCurve | None:
     if not members or not len(rounds):
         return None
-    cost_of, widest, source = _costs(members, passes)
+    cost_of, widest, source = _costs(members, rounds, passes)
     chances = rounds.chances()
     by_width = {arm.width: (arm.name, cost) for arm, cost in members}
     points = [
@@ -128,15 +130,25 @@ def _point(
     )
 
 
-def _costs(members: Sequence[tuple[ArmRecord, VerifyCost]], passes: Passes) -> tuple[CostOf, int, str]:
-    """The cost of any width, the widest that is known, and where that is known from."""
+def _costs(members: Sequence[tuple[ArmRecord, VerifyCost]], rounds: Rounds, passes: Passes) -> tuple[CostOf, int, str]:
+    """The cost of any width, the widest that is known, and where that is known from: timed passes, unless wider ones
+    ran than were timed.
+    """
+    known = {arm.width: value for arm, cost in members if arm.width and (value := _whole_round(arm, cost, rounds))}
     timed = [passes.target[arm.name] for arm, _ in members if arm.name in passes.target]
     drafting = _drafting(members)
-    if timed and drafting is not None and (verify := relative_to_one(max(timed, key=lambda each: len(each.seconds)))):
+    verify = relative_to_one(max(timed, key=lambda each: len(each.seconds))) if timed else None
+    if verify and drafting is not None and max(verify) >= max(known, default=1):
         return _from_passes(verify, drafting), max(verify), f"{timed[0].source}, and the drafter's share of the rounds"
-    ran = {arm.width: cost.round_cost.value for arm, cost in members if cost.round_cost.value is not None and arm.width}
-    known = {width: value for width, value in ran.items() if width is not None and value is not None}
     return _from_rounds(known), max(known, default=1), "whole rounds, on straight lines between the widths that ran"
+
+
+def _whole_round(arm: ArmRecord, cost: VerifyCost, rounds: Rounds) -> float | None:
+    """What a round takes that proposed all it could: the end of an answer cuts others short, which are cheaper."""
+    if cost.round_cost.value is None or cost.plain_s.value is None or arm.width is None:
+        return cost.round_cost.value
+    seconds = rounds.seconds[rounds.drafted == arm.width - 1]
+    return float(np.median(seconds)) / cost.plain_s.value if len(seconds) else cost.round_cost.value
 
 
 def _drafting(members: Sequence[tuple[ArmRecord, VerifyCost]]) -> Callable[[int], float] | None:

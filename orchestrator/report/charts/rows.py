@@ -11,6 +11,7 @@ ROW_HEIGHT = 44
 LABEL_AT, MARKS_AT = 0.28, 0.68  # within a row
 HEADING = 0.6  # of a row
 SIDE = 16  # air around the plot, in px
+_HALO: dict[str, Any] = {"stroke": ink("paper"), "strokeWidth": 5, "strokeJoin": "round", "color": ink("paper")}
 
 
 def plot_width(layout: Layout) -> int:
@@ -24,11 +25,17 @@ def label_layers(name: str, layout: Layout) -> list[alt.Chart]:
     left = rows.mark_text(align="left", baseline="middle", fontSize=13, limit=plot_width(layout) - 120)
     right = rows.mark_text(align="right", baseline="middle", fontSize=12)
     x = alt.value(0)
+    ends = alt.value(plot_width(layout))
     return [
+        # Under the words their outline in the paper's colour: lines and bands end before them.
+        left.mark_text(**_HALO, align="left", baseline="middle", fontSize=13, limit=plot_width(layout) - 120).encode(
+            x=x, y=y, text="label:N"
+        ),
+        right.mark_text(**_HALO, align="right", baseline="middle", fontSize=12).encode(x=ends, y=y, text="note:N"),
         left.transform_filter("!datum.heading").encode(x=x, y=y, text="label:N", color=alt.value(ink("ink"))),
         left.transform_filter("datum.heading").encode(x=x, y=y, text="label:N", color=alt.value(ink("muted"))),
         right.encode(
-            x=alt.value(plot_width(layout)),
+            x=ends,
             y=y,
             text="note:N",
             color=alt.Color("note_colour:N", scale=None, legend=None),

@@ -49,8 +49,7 @@ def _point(point: WidthPoint) -> dict[str, Any]:
 
 
 def _lines(point: WidthPoint) -> list[dict[str, Any]]:
-    accepted = point.accept_length if point.measured_accept_length is None else point.measured_accept_length
-    values = {YIELD: accepted, ROUND_COST: point.round_cost, VERIFY_COST: point.verify_cost}
+    values = {YIELD: point.accept_length, ROUND_COST: point.round_cost, VERIFY_COST: point.verify_cost}
     return [{"width": point.width, "what": what, "value": value} for what, value in values.items() if value is not None]
 
 
@@ -69,7 +68,7 @@ def _panel(curve: WidthCurve, index: int, width: int) -> Any:
     upper = _speed_up(index, x, side).properties(width=width, height=HEIGHT, title=title)
     named = x.copy()
     named["title"] = "verify width (tokens checked by one pass)"
-    split = any(point.verify_cost is not None for point in curve.points)
+    split = any(point.verify_cost is not None and point.width > 1 for point in curve.points)
     lower = _yield_and_cost(index, named, split=split).properties(width=width, height=LOWER_HEIGHT)
     return alt.vconcat(upper, lower, spacing=14)
 

@@ -43,7 +43,7 @@ def widths_section(material: Material, findings: Findings) -> Section | Absent:
     if not findings.verify_costs and not pictures:
         return Absent(title=title, reason="no arm speculates, and no pass was timed by its width")
     curves = _curves(findings)
-    lines = [] if curves else ["No curve of widths: it needs arms that differ in width alone, or timed passes."]
+    lines = [] if curves else ["No curve of widths: the cost of fewer than two widths is known."]
     lines += [line for curve in curves for line in _curve_lines(curve)]
     sampling = findings.sampling
     lines += [sampling.note] if sampling.note else []
@@ -76,7 +76,8 @@ def _widths_pictures(findings: Findings) -> Iterable[Picture]:
             title=f"A pass of {width} tokens through {widest.checkpoint} takes {number(cost)} times one of one token",
             detail=(
                 "Time of one pass by the number of tokens in it, over that of one token: flat where the memory is the"
-                f" limit, rising where computing is. {listed(list(dict.fromkeys(curve.source for curve in passes)))}."
+                " limit, rising where computing is. Source:"
+                f" {listed(list(dict.fromkeys(curve.source for curve in passes)))}."
             ),
             draw=lambda layout: passes_by_width(passes, layout=layout),
         )
@@ -85,8 +86,8 @@ def _widths_pictures(findings: Findings) -> Iterable[Picture]:
 def _widths_picture(curves: Sequence[WidthCurve], findings: Findings) -> Picture:
     detail = (
         "Above: speed-up over plain decoding, dashed predicted (accept length over cost), squares measured with their"
-        f" intervals, {counted(findings.rounds, 'round')}. Below: tokens that a verify round commits, and its cost in"
-        " plain steps."
+        f" intervals, {counted(findings.rounds, 'round')}. Below: tokens that a whole verify round commits, and its"
+        " cost in plain steps. The end of an answer cuts a round short, so arms with short answers fall behind."
     )
     return Picture(
         key="widths", title=_widths_title(curves), detail=detail, draw=lambda layout: by_width(curves, layout=layout)

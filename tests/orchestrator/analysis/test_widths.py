@@ -74,6 +74,29 @@ def test_without_timed_passes_whole_rounds_are_interpolated_between_the_widths_t
     assert [point.accept_length for point in found.points] == pytest.approx(gains)
 
 
+def test_wider_rounds_than_were_timed_count_more_than_timed_passes() -> None:
+    """A short run's probes had no time for the widest: its rounds ran nevertheless."""
+    target = {1: 0.010, 2: 0.013}
+    found = curve([3] * 6, engine="mlx_lm_draft", target=target, widths={2: 15_000, 4: 25_000})
+    assert found is not None
+    assert [point.width for point in found.points] == [1, 2, 3, 4]
+    assert [point.round_cost for point in found.points] == pytest.approx([1.0, 1.5, 2.0, 2.5])
+    assert "whole rounds" in found.source
+
+
+def test_rounds_that_an_answers_end_cut_short_do_not_make_a_width_cheap() -> None:
+    """Of each answer the last round proposes one token only, and takes less."""
+    arms = (arm(), drafting("w4", width=4, engine="dflash"))
+    steps: list[Step] = [(3, 3, 4), (3, 3, 4), (1, 1, 2)]
+    given = [answer("plain", list(range(20)))]
+    given += [stepped("w4", steps, round_us=[25_000, 25_000, 12_000]) for _ in range(3)]
+    costs = verify_costs(arms, given, passes=Passes(target={}, draft={}), measured={})
+    (found,) = width_curves(arms, given, costs=costs, passes=Passes(target={}, draft={}), measured={})
+    at = {point.width: point for point in found.points}
+    assert at[4].round_cost == pytest.approx(2.5)
+    assert at[4].accept_length == pytest.approx(4.0)
+
+
 def test_a_drafter_costs_by_the_token_or_by_the_block() -> None:
     target = {1: 0.010, 4: 0.010}
     by_token = curve([3] * 6, engine="mlx_lm_draft", target=target, widths={4: 16_000})
