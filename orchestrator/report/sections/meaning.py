@@ -44,7 +44,7 @@ def widths_section(material: Material, findings: Findings) -> Section | Absent:
         return Absent(title=title, reason="no arm speculates, and no pass was timed by its width")
     curves = _curves(findings)
     lines = [] if curves else ["No curve of widths: the cost of fewer than two widths is known."]
-    lines += [line for curve in curves for line in _curve_lines(curve)]
+    lines += _curve_lines(curves)
     sampling = findings.sampling
     lines += [sampling.note] if sampling.note else []
     lines += [
@@ -106,14 +106,22 @@ def _widths_title(curves: Sequence[WidthCurve]) -> str:
     return f"The best width depends on the prompts: {', '.join(f'{width} for {name}' for name, width in known.items())}"
 
 
-def _curve_lines(curve: WidthCurve) -> Iterable[str]:
-    name = curve.prompt_class or "all prompts"
+def _curve_lines(curves: Sequence[WidthCurve]) -> list[str]:
+    """The best widths; kinds of prompts of which the same is to be said share a line."""
+    names: dict[str, list[str]] = {}
+    for curve in curves:
+        if words := _best_words(curve):
+            names.setdefault(words, []).append(curve.prompt_class or "all prompts")
+    return [f"{listed(of)}: {words}" for words, of in names.items()]
+
+
+def _best_words(curve: WidthCurve) -> str | None:
     if curve.best.value is None:
-        yield f"{name}: no best width is predicted ({curve.best.source})."
-    elif curve.best_measured is not None:
-        edge = " (the widest that could be judged: a wider one may be better)" if curve.at_edge else ""
-        predicted = f"{curve.best.value:.0f}{edge}"
-        yield f"{name}: best width predicted {predicted}, measured {curve.best_measured} ({curve.source})."
+        return f"no best width is predicted ({curve.best.source})."
+    if curve.best_measured is None:
+        return None
+    edge = " (the widest that could be judged: a wider one may be better)" if curve.at_edge else ""
+    return f"best width predicted {curve.best.value:.0f}{edge}, measured {curve.best_measured} ({curve.source})."
 
 
 def _verify_grid(costs: Sequence[VerifyCost]) -> Grid:
