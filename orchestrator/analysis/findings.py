@@ -137,6 +137,7 @@ class VerifyCost:
     predicted: Figure  # speed-up over plain decoding: accept_length / (verify_cost + draft_cost)
     measured: Interval | None  # decode_tps of the arm over the plain arm
     one_more: Figure  # speed-up if one token more were accepted per round: (accept_length + 1) / round_cost
+    doubt: str | None  # that verify_cost and draft_cost are not what the rounds themselves took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

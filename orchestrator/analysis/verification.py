@@ -17,6 +17,7 @@ from orchestrator.analysis.rounds import Rounds, plain_seconds
 # How many passes of the drafting model one round takes. The others' is not known.
 PASSES_PER_TOKEN = frozenset({"mlx_lm_draft", "mlx_lm_server_draft", "mtp"})
 NO_DRAFTING_MODEL = frozenset({"prompt_lookup"})
+ADDS_UP = 0.8  # share of a round that its passes may leave open, or exceed it by
 LEAST_STEPS = 5  # fewer plain steps or rounds are no median to speak of
 
 Measured = Mapping[tuple[str, str | None], Interval]  # arm over its plain arm in decode_tps, by arm and class
@@ -109,6 +110,7 @@ def _cost(
         predicted=predicted_speedup(rounds.accept_length, verify=verify, draft=draft, round_cost=round_cost),
         measured=measured,
         one_more=one_more(rounds.accept_length, round_cost=round_cost, width=arm.width),
+        doubt=doubt(verify=verify, draft=draft, round_cost=round_cost),
     )
 
 
@@ -176,6 +178,19 @@ def predicted_speedup(accept_length: float | None, *, verify: Figure, draft: Fig
     if round_cost.value is None:
         return unknown(round_cost.source)
     return Figure(value=accept_length / round_cost.value, source="accept length / cost of the round as a whole")
+
+
+def doubt(*, verify: Figure, draft: Figure, round_cost: Figure) -> str | None:
+    """What to say where timed passes and timed rounds do not add up."""
+    if verify.value is None or draft.value is None or not round_cost.value:
+        return None
+    share = (verify.value + draft.value) / round_cost.value
+    if ADDS_UP <= share <= 1 / ADDS_UP:
+        return None
+    return (
+        f"verify and draft make {share:.0%} of a round as it was timed: the machine had changed when the passes were"
+        " timed, or the engine's loop costs the rest; accept length over the round is the safer prediction"
+    )
 
 
 def one_more(accept_length: float | None, *, round_cost: Figure, width: int | None) -> Figure:

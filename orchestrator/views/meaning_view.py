@@ -146,6 +146,7 @@ def _verification(found: Findings) -> Section | None:
     lines = [f"{cost.arm}: {cost.round_cost.source}" for cost in silent]
     lines += _unknown_lines(costs)
     lines += _best_widths(found.width_curves)
+    lines += [f"{cost.arm}: {cost.doubt}" for cost in costs if cost.prompt_class is None and cost.doubt is not None]
     lines += [
         f"{cost.arm}: one token more a round would bring {cost.one_more.value:.2f}x"
         for cost in costs

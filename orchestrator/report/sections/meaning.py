@@ -45,6 +45,7 @@ def widths_section(material: Material, findings: Findings) -> Section | Absent:
     curves = _curves(findings)
     lines = [] if curves else ["No curve of widths: the cost of fewer than two widths is known."]
     lines += _curve_lines(curves)
+    lines += [f"{one.arm}: {one.doubt}." for one in findings.verify_costs if one.prompt_class is None and one.doubt]
     sampling = findings.sampling
     lines += [sampling.note] if sampling.note else []
     lines += [

@@ -8,6 +8,7 @@ from orchestrator.analysis.findings import Figure, Interval, VerifyCost
 from orchestrator.analysis.records import Answer, ArmRecord, PassTimes, Step
 from orchestrator.analysis.verification import (
     Passes,
+    doubt,
     interpolated,
     one_more,
     pass_curves,
@@ -151,3 +152,26 @@ def test_arms_that_time_passes_speak_for_all_arms_of_their_weights() -> None:
     assert dict(curve.cost) == pytest.approx({1: 1.0, 4: 1.5})
     # They decode plainly in a loop of their own: no plain step for others.
     assert verify_costs(arms[1:], [*given, answers()[1]], passes=passes, measured={})[0].plain_arm is None
+
+
+@pytest.mark.parametrize(
+    ("verify", "draft", "doubted"), [(1.3, 0.7, False), (1.3, 0.4, False), (0.9, 0.4, True), (2.0, 0.7, True)]
+)
+def test_passes_that_do_not_add_up_to_the_round_are_doubted(verify: float, draft: float, doubted: bool) -> None:
+    """A round takes 2 plain steps."""
+    said = doubt(
+        verify=Figure(value=verify, source=""),
+        draft=Figure(value=draft, source=""),
+        round_cost=Figure(value=2.0, source=""),
+    )
+    assert (said is not None) == doubted
+    if said is not None:
+        assert f"{(verify + draft) / 2:.0%} of a round" in said
+
+
+def test_passes_timed_on_a_slower_or_faster_machine_are_doubted_in_the_arms_costs() -> None:
+    timed = {"spec": times({1: 0.010, 4: 0.011})}
+    halved = cost(passes=Passes(target=timed, draft={"spec": times({1: 0.0005}, role="draft")}))
+    assert halved.doubt is not None
+    assert "make 62% of a round" in halved.doubt  # (1.1 + 3 * 0.05) / 2
+    assert cost(passes=Passes(target=timed, draft={})).doubt is None  # what is left is the drafter's by definition
