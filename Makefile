@@ -54,6 +54,7 @@ gallery: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py quickstart docs/images/quickstart.svg \
 		--page docs/images/quickstart-report.png
 	$(BIN)/python docs/pictures.py prompt_lookup docs/images/prompt_lookup.svg
+	$(BIN)/python docs/pictures.py short_vs_two_turns --chart turns-1=docs/images/two_turns.svg
 	$(BIN)/python docs/explorer_picture.py docs/images/explorer.png
 
 # ---- checks: the same here, in pre-commit and in CI -----------------------------------------------------------------

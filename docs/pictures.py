@@ -1,6 +1,6 @@
 """Draws the README's pictures from runs in the database: `make gallery`.
 
-    python docs/pictures.py EXPERIMENT docs/images/NAME.svg
+    python docs/pictures.py EXPERIMENT [docs/images/NAME.svg]
         [--chart trials=docs/images/NAME-trials.svg] [--page docs/images/NAME-report.png]
 
 The first picture is what `interlace audit` prints in 80 columns of the experiment's newest finished run, as SVG. Charts
@@ -43,7 +43,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 def main() -> None:
     parser = argparse.ArgumentParser(description="Pictures of an experiment's newest finished run.")
     parser.add_argument("experiment")
-    parser.add_argument("terminal", type=Path)
+    parser.add_argument("terminal", type=Path, nargs="?")
     parser.add_argument("--chart", action="append", default=[], metavar="KEY=FILE")
     parser.add_argument("--page", type=Path, metavar="FILE.png")
     wanted = parser.parse_args()
@@ -54,9 +54,10 @@ def main() -> None:
         sys.exit(f"no finished run of {wanted.experiment}: interlace run sweep={wanted.experiment}")
     run_id = str(finished.iloc[0]["run_id"])
     plan = load(stored_plan(database, run_id))
-    out = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
-    print_audit(judge(measured_trials(database, run_id), plan), plan=plan, run_id=run_id, out=out)
-    write_terminal(out, plan, wanted.terminal)
+    if wanted.terminal:
+        out = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
+        print_audit(judge(measured_trials(database, run_id), plan), plan=plan, run_id=run_id, out=out)
+        write_terminal(out, plan, wanted.terminal)
     if wanted.chart or wanted.page:
         report = build_report(load_material(database, plan, run_id), made_at=dt.datetime.now(dt.UTC))
         for chart in wanted.chart:

@@ -82,8 +82,8 @@ def _warm_ups(schedule: Sequence[ScheduledTrial]) -> list[ScheduledTrial]:
 
 
 def agenda(waiting: Sequence[Waiting], *, now: dt.datetime) -> list[Slot]:
-    """One after the other, from now on. Pure."""
-    return list(_slots(waiting, now))
+    """One after the other, from now on; what runs already, first: one process a machine measures. Pure."""
+    return list(_slots(sorted(waiting, key=lambda each: not each.runs), now))
 
 
 def _slots(waiting: Sequence[Waiting], now: dt.datetime) -> Iterator[Slot]:

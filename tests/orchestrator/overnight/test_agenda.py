@@ -1,6 +1,7 @@
 """What waits, as it is shown before a night: places in time, the total, what is done by then."""
 
 import datetime as dt
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -46,6 +47,12 @@ def test_runs_follow_each_other_from_now_on() -> None:
     first, second = agenda([waiting("a", 2), waiting("b", 1.5)], now=NOW)
     assert (first.starts_at, first.ends_at) == (NOW, NOW + dt.timedelta(hours=2))
     assert (second.starts_at, second.ends_at) == (first.ends_at, NOW + dt.timedelta(hours=3.5))
+
+
+def test_what_runs_already_comes_first_whatever_its_place() -> None:
+    first, second = agenda([waiting("a", 2), replace(waiting("b", 1.5), runs=True)], now=NOW)
+    assert [first.waiting.entry.run_id, second.waiting.entry.run_id] == ["b", "a"]
+    assert first.ends_at == second.starts_at == NOW + dt.timedelta(hours=1.5)
 
 
 def test_after_a_run_of_unknown_length_no_time_is_promised() -> None:
