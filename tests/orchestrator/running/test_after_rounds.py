@@ -29,6 +29,7 @@ from tests.orchestrator.running.test_runner import Witness
 from tests.workers import tiny
 from workers.errors import FaultKind, WorkerFault
 from workers.host import read_host
+from workers.protocol import Probe, Retold, Told, Unsupported
 
 MEASURED: tuple[float, str] = (5e9, "measured: by a test")
 
@@ -69,10 +70,10 @@ def recorder_of(database: Database, made: Plan, tmp_path: Path) -> Recorder:
     return create_run(database, made, host=read_host(), weights=find_weights(made), log_root=tmp_path)
 
 
-Probe = Callable[[Plan, Recorder, Crew], None]
+AfterRounds = Callable[[Plan, Recorder, Crew], None]
 
 
-def run(database: Database, made: Plan, tmp_path: Path, probe: Probe = probe_run) -> tuple[Recorder, Witness]:
+def run(database: Database, made: Plan, tmp_path: Path, probe: AfterRounds = probe_run) -> tuple[Recorder, Witness]:
     recorder, witness = recorder_of(database, made, tmp_path), Witness()
     run_recorded(recorder, observer=witness, after_rounds=probe)
     return recorder, witness
@@ -193,6 +194,52 @@ def test_workers_that_are_gone_cost_notes_only(database: Database, tmp_path: Pat
         "passes of target are not timed: the probe failed: load_failed",
         "passes of draft other are not timed: the probe failed: load_failed",
     ]
+
+
+@dataclass
+class Telling:
+    """A crew whose workers answer every probe with what is given."""
+
+    given: Told
+    notes: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def member(self, arm: Arm, *, on_load: Callable[[Member], None]) -> Any:
+        return self
+
+    def probe(self, request: Probe) -> Told:
+        self.asked.append(request.request_id)
+        return self.given
+
+    def discard(self, arm: Arm) -> None:
+        pytest.fail("a worker that answers is discarded")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (Retold(request_id="r", text="something else", token_ids=[1], logprobs=[-1.0]), "it wrote another answer"),
+        (Unsupported(request_id="r", reason="this server tells text"), "this server tells text"),
+    ],
+)
+def test_a_server_that_does_not_tell_its_tokens_is_asked_once_and_noted(
+    database: Database, tmp_path: Path, given: Told, why: str
+) -> None:
+    prompts = (prompt(0), prompt(1))
+    made, crew = replace(planned(tmp_path), prompts=prompts), Telling(given)
+    answers = [answer("control", 1, 2, prompt_id=each.id) for each in prompts]
+    answers += [answer("other", text="of a server", stamps_of="chunk", prompt_id=each.id) for each in prompts]
+    widths = [ArmWidth(arm=name, verify_width=None, drafts=False) for name in ("control", "other")]
+    recorder = recorder_of(database, made, tmp_path)
+    Prober(plan=made, recorder=recorder, crew=crew, answers=answers, widths=widths, budget_s=60.0).run()
+    assert crew.asked == [f"retell/other/{prompts[0].id}/0"]
+    (note,) = crew.notes
+    assert note.startswith("other: where its answers part from the control's is known by their bytes only")
+    assert note.endswith(why)
+    assert not divergences(database)
 
 
 def test_nothing_is_asked_when_the_time_is_over(database: Database, tmp_path: Path) -> None:
