@@ -160,6 +160,7 @@ class WidthPoint:
 class WidthCurve:
     """Speed-up by verify width for arms that differ in it alone, in one prompt class or all."""
 
+    arms: str  # the words that their names share
     engine: str
     checkpoint: str
     draft: str | None

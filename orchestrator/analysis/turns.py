@@ -20,6 +20,7 @@ UNKNOWN = "cached_unknown"
 LOST_BELOW = 0.5  # of the earlier turn's prompt that came from the cache: less is no reuse to speak of
 CONTRADICTION = 3.0  # times longer than the new tokens need, at the first turn's rate
 NEAR_FULL = 0.7  # of what the whole prompt needs
+MUCH_LATER = 2.0  # than the arm's own first turn would have one expect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,28 @@ def arm_turns(arms: Sequence[str], answers: Sequence[Answer], *, ratios: Ratios)
             mine = [answer for answer in held if answer.workload == workload and answer.arm == arm]
             found += [_of_arm(arm, workload, mine, ratios)] if mine else []
     return tuple(found)
+
+
+def late_turns(found: Sequence[ArmTurns], *, control: str) -> tuple[str, ...]:
+    """Turns that wait for their first token far longer than the arm's first turn would have one expect: by more than
+    `MUCH_LATER` times, the whole interval. What an average over turns and workloads hides.
+    """
+    sentences = []
+    for one in found:
+        first = one.turns[0].ttft_ratio
+        usual = max(1.0, first.ratio if first is not None else 1.0)
+        for turn in one.turns[1:]:
+            ratio = turn.ttft_ratio
+            if ratio is None or ratio.ci_low is None or ratio.ci_low <= MUCH_LATER * usual:
+                continue
+            cached = turn.cached_tokens.value
+            why = "" if cached is None or turn.prompt_tokens is None else f", {cached:.0f} of {turn.prompt_tokens:.0f}"
+            why += " prompt tokens from its cache" if why else ""
+            sentences.append(
+                f"turn {turn.turn + 1} of {one.workload} starts {ratio.ratio:.3g} times as late with {one.arm} as with"
+                f" {control}{why}"
+            )
+    return tuple(sentences)
 
 
 def _of_arm(arm: str, workload: str, mine: Sequence[Answer], ratios: Ratios) -> ArmTurns:

@@ -89,6 +89,7 @@ def _curve(
     first = members[0][0]
     ran = {point.width: point.measured.ratio for point in points if point.measured is not None}
     return WidthCurve(
+        arms=_shared_words([arm.name for arm, _ in members]),
         engine=first.engine,
         checkpoint=first.checkpoint or "unknown",
         draft=first.draft,
@@ -101,6 +102,11 @@ def _curve(
         best_measured=best_width(ran | {1: 1.0}) if ran else None,
         source=source,
     )
+
+
+def _shared_words(names: Sequence[str]) -> str:
+    """Of arms that differ in their width alone, what else they are called."""
+    return " ".join(word for word in names[0].split() if all(word in name.split() for name in names))
 
 
 def best_width(predicted: Mapping[int, float]) -> int:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from orchestrator.analysis.turns import late_turns
 from orchestrator.audit import Comparison
 from orchestrator.report.charts.theme import VERDICTS
 from orchestrator.report.material import FINISHED, Material
@@ -177,6 +178,10 @@ def warnings(material: Material) -> tuple[tuple[str, str], ...]:
                 " What follows is what is stored so far.",
             )
         )
+    found += [
+        ("A later turn", f"{line[0].upper()}{line[1:]}.")
+        for line in late_turns(material.findings.turns, control=material.result.control)
+    ]
     if dropped := [arm for arm in material.arms if arm.state != "active"]:
         texts = [f"{arm.name} ({arm.state_reason or 'no reason stored'})" for arm in dropped]
         found.append(("Left out", f"Not measured to the end: {listed(texts)}."))

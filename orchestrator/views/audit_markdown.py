@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from orchestrator.analysis.turns import late_turns
 from orchestrator.plan import Plan
 from orchestrator.views.audit_view import (
     METRIC_WORDS,
@@ -38,6 +39,7 @@ def markdown(
     if found is not None and found.recommendation.disagree:
         lines += [_escape(found.recommendation.sentence), ""]
     lines += [f"- **{verdict_words(one.verdict)}**: {_escape(sentence(one))}" for one in overall(result)]
+    lines += [f"- **late**: {_escape(line)}" for line in _late(result, found)]
     lines += ["", f"{METRIC_WORDS[result.metric]}, treatment over control {_escape(result.control)}:", ""]
     head = ("treatment", "prompts", "ratio", f"{1 - result.alpha:.0%} interval", "p", "won", "verdict")
     rows = [
@@ -69,3 +71,7 @@ def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[
 def _escape(text: str) -> str:
     """Nothing in a name or in a model's text is markup."""
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", visible(text)).replace("<", "&lt;")
+
+
+def _late(result: "AuditResult", found: "Findings | None") -> Sequence[str]:
+    return late_turns(found.turns, control=result.control) if found is not None else ()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from orchestrator.analysis.turns import late_turns
 from orchestrator.jsonable import bounded
 from orchestrator.plan import Plan
 from orchestrator.statistics.comparability import Scope
@@ -86,12 +87,7 @@ def print_audit(
     for line in caveats:
         out.print(Text(line, style="bold yellow"))
     out.print()
-    if found is not None and found.recommendation.disagree:
-        out.print(Text(found.recommendation.sentence, style="bold"))
-        out.print()
-    for comparison in overall(result):
-        out.print(headline(comparison))
-    out.print()
+    _print_verdicts(result, found, out)
     if result.comparisons:
         _print_comparisons(result, out)
         print_ratios(result, out)
@@ -108,6 +104,18 @@ def print_audit(
         print_section(section, out)
     for line in footnotes(result):
         out.print(Text(line))
+
+
+def _print_verdicts(result: "AuditResult", found: "Findings | None", out: Console) -> None:
+    """A sentence a treatment, and what an average over turns and workloads would hide."""
+    if found is not None and found.recommendation.disagree:
+        out.print(Text(found.recommendation.sentence, style="bold"))
+        out.print()
+    for comparison in overall(result):
+        out.print(headline(comparison))
+    for line in late_turns(found.turns, control=result.control) if found is not None else ():
+        out.print(Text(f"late: {line}", style="bold yellow"))
+    out.print()
 
 
 def plan_is_simulated(plan: Plan) -> bool:

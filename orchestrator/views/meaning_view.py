@@ -201,7 +201,7 @@ def _best_widths(curves: Sequence[WidthCurve]) -> Iterable[str]:
     where: dict[tuple[str, str], list[str]] = {}
     for curve in curves:
         if curve.best.value is not None:
-            name = f"{curve.engine} on {curve.checkpoint}"
+            name = f"{curve.arms or curve.engine} on {curve.checkpoint}"
             where.setdefault((name, _best_width(curve)), []).append(curve.prompt_class or "all prompts")
     for (name, words), scopes in where.items():
         yield f"{name}, {', '.join(scopes)}: {words}"

@@ -32,7 +32,7 @@ def by_width(curves: Sequence[WidthCurve], *, layout: Layout) -> Drawing:
         rows[f"lines{index}"] = [line for point in curve.points for line in _lines(point)]
         best = curve.best.value
         rows[f"best{index}"] = [] if best is None else [{"width": best, "text": f"predicted best: {best:.0f}"}]
-        panels.append(_panel(curve, index, width))
+        panels.append(_panel(curve, index, width, several=len({curve.arms for curve in curves}) > 1))
     chart = alt.concat(*panels, columns=columns, spacing=26)
     return drawing(chart, layout, rows)
 
@@ -53,7 +53,13 @@ def _lines(point: WidthPoint) -> list[dict[str, Any]]:
     return [{"width": point.width, "what": what, "value": value} for what, value in values.items() if value is not None]
 
 
-def _panel(curve: WidthCurve, index: int, width: int) -> Any:
+def scope_words(curve: WidthCurve, *, several: bool) -> str:
+    """The kind of prompts that a curve is of, and where there are several kinds of arms, which."""
+    prompts = curve.prompt_class or "all prompts"
+    return f"{curve.arms or curve.engine}, {prompts}" if several else prompts
+
+
+def _panel(curve: WidthCurve, index: int, width: int, *, several: bool) -> Any:
     widths = sorted({point.width for point in curve.points})
     x = alt.X(
         "width:Q",
@@ -63,7 +69,7 @@ def _panel(curve: WidthCurve, index: int, width: int) -> Any:
     )
     far = curve.best.value is not None and curve.best.value > sum(widths[:: len(widths) - 1 or 1]) / 2
     side: Literal["left", "right"] = "right" if far else "left"  # so that the text stays inside
-    label = arm_text(curve.prompt_class or "all prompts", 40)
+    label = arm_text(scope_words(curve, several=several), 40)
     title = alt.Title(label, fontSize=13, anchor="start", frame="group", offset=6)
     upper = _speed_up(index, x, side).properties(width=width, height=HEIGHT, title=title)
     named = x.copy()

@@ -13,7 +13,7 @@ from orchestrator.analysis.findings import (
     WidthCurve,
 )
 from orchestrator.report.charts.machine import roofline, turns
-from orchestrator.report.charts.speculation import by_width, passes_by_width
+from orchestrator.report.charts.speculation import by_width, passes_by_width, scope_words
 from orchestrator.report.charts.theme import Drawing, Layout, Palette
 from orchestrator.report.material import Material
 from orchestrator.report.parts import Absent, Cell, Fork, Grid, Picture, Section
@@ -61,9 +61,11 @@ def widths_section(material: Material, findings: Findings) -> Section | Absent:
 
 
 def _curves(findings: Findings) -> list[WidthCurve]:
-    """Those with widths to choose from."""
-    several = [curve for curve in findings.width_curves if sum(point.width > 1 for point in curve.points) > 1]
-    return several[:MOST_CURVES]
+    """Those with widths to choose from; of several kinds of arms, over all prompts only."""
+    found = [curve for curve in findings.width_curves if sum(point.width > 1 for point in curve.points) > 1]
+    if len({curve.arms for curve in found}) > 1:
+        found = [curve for curve in found if curve.prompt_class is None]
+    return found[:MOST_CURVES]
 
 
 def _widths_pictures(findings: Findings) -> Iterable[Picture]:
@@ -72,9 +74,10 @@ def _widths_pictures(findings: Findings) -> Iterable[Picture]:
     if passes := [curve for curve in findings.pass_curves if len(curve.cost) > 1]:
         widest = max(passes, key=lambda curve: curve.cost[-1][1])
         width, cost = widest.cost[-1]
+        takes = f"takes {number(cost)} times as long as one token"
         yield Picture(
             key="passes",
-            title=f"A pass of {width} tokens through {widest.checkpoint} takes {number(cost)} times one of one token",
+            title=f"A pass of {width} tokens through {widest.checkpoint} {takes}",
             detail=(
                 "Time of one pass by the number of tokens in it, over that of one token: flat where the memory is the"
                 " limit, rising where computing is. Source:"
@@ -96,23 +99,27 @@ def _widths_picture(curves: Sequence[WidthCurve], findings: Findings) -> Picture
 
 
 def _widths_title(curves: Sequence[WidthCurve]) -> str:
-    best = {curve.prompt_class or "all prompts": curve.best.value for curve in curves}
+    several = len({curve.arms for curve in curves}) > 1
+    best = {scope_words(curve, several=several): curve.best.value for curve in curves}
     known = {name: round(width) for name, width in best.items() if width is not None}
     if not known:
         return "What a verify round yields and costs, by its width"
     if set(known.values()) == {1}:
         return "Plain decoding is predicted to be fastest: no width pays for its verification"
     if len(set(known.values())) == 1:
-        return f"The predicted best width is {next(iter(known.values()))} for every kind of prompt"
-    return f"The best width depends on the prompts: {', '.join(f'{width} for {name}' for name, width in known.items())}"
+        kinds = "every arm" if several else "every kind of prompt"
+        return f"The predicted best width is {next(iter(known.values()))} for {kinds}"
+    on = "arm" if several else "prompts"
+    return f"The best width depends on the {on}: {', '.join(f'{width} for {name}' for name, width in known.items())}"
 
 
 def _curve_lines(curves: Sequence[WidthCurve]) -> list[str]:
     """The best widths; kinds of prompts of which the same is to be said share a line."""
     names: dict[str, list[str]] = {}
+    several = len({curve.arms for curve in curves}) > 1
     for curve in curves:
         if words := _best_words(curve):
-            names.setdefault(words, []).append(curve.prompt_class or "all prompts")
+            names.setdefault(words, []).append(scope_words(curve, several=several))
     return [f"{listed(of)}: {words}" for words, of in names.items()]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.analysis.findings import ArmTurns, Interval
 from orchestrator.analysis.records import Answer
-from orchestrator.analysis.turns import TtftRatio, arm_turns
+from orchestrator.analysis.turns import TtftRatio, arm_turns, late_turns
 from tests.orchestrator.analysis.making import answer
 
 
@@ -88,3 +88,35 @@ def test_the_ratio_stands_beside_its_turn() -> None:
 
 def test_a_run_without_second_turns_has_none() -> None:
     assert arm_turns(["plain"], [answer("plain")], ratios={}) == ()
+
+
+def late(first: float | None, second: tuple[float, float | None], *, cached: int | None = 0) -> tuple[str, ...]:
+    """The alarm about an arm whose two turns start so many times as late as the control's."""
+
+    def ratio(value: float, low: float | None) -> TtftRatio:
+        return TtftRatio(
+            interval=Interval(ratio=value, ci_low=low, ci_high=2 * value, p_value=0.01, rounds=8), verdict="supported"
+        )
+
+    ratios = {("two_turns", "spec", 1): ratio(*second)}
+    ratios |= {} if first is None else {("two_turns", "spec", 0): ratio(first, first)}
+    answers = [*conversation(ttft_s=0.5, cached=1010), *conversation("spec", ttft_s=10.0, cached=cached)]
+    return late_turns(arm_turns(["plain", "spec"], answers, ratios=ratios), control="plain")
+
+
+def test_a_turn_that_starts_far_later_than_the_first_one_lets_expect_is_an_alarm() -> None:
+    (said,) = late(1.9, (16.5, 15.7))
+    assert said == (
+        "turn 2 of two_turns starts 16.5 times as late with spec as with plain, 0 of 1050 prompt tokens from its cache"
+    )
+    (unknown,) = late(None, (12.0, 9.0), cached=None)
+    assert unknown.endswith("as with plain")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(2.0, (2.1, 1.9)), (0.5, (2.2, 1.8)), (1.0, (12.0, None)), (6.0, (12.5, 11.9))],
+    ids=["like the first", "not surely", "no interval", "the first is slow too"],
+)
+def test_other_turns_are_none(first: float, second: tuple[float, float | None]) -> None:
+    assert late(first, second) == ()
