@@ -374,7 +374,7 @@ class DesignConfig:
     on_preflight_failure: OnFailure = OnFailure.stop
     probe: bool = True  # ask the models after the last round: near-ties, the time of a pass, the memory's bandwidth
     probe_prompts: int = 3  # answers of each arm that differ from the control's and are looked into
-    probe_budget_s: float | None = None  # for all probes; null: a tenth of the trials' time, 10 s to 300 s
+    probe_budget_s: float | None = None  # for all probes; null: a tenth of the trials' time, 20 s to 300 s
     deadlines: DeadlineConfig = field(default_factory=DeadlineConfig)
 
 

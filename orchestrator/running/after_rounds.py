@@ -91,8 +91,10 @@ class Prober:
         parting = questions(self.plan, self.answers, self.widths) or tellings(self.plan, self.answers)
         share = TIMING_SHARE if parting else 1.0
         for place, timing in enumerate(wanted):
+            # Targets first, and they share all of it: a draft's part is also what a target's passes leave of a round.
+            alike = sum(other.draft == timing.draft for other in wanted[place:])
             left_s = share * self.budget_s - (self.clock() - self._started_s)
-            self._time(timing, left_s / (len(wanted) - place))
+            self._time(timing, left_s / alike)
         stored = _stored_divergences(self.recorder)
         told = self._retold(stored)
         answers = with_tokens(self.answers, told)

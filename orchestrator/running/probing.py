@@ -19,7 +19,7 @@ MOST_LIKELY = 5  # tokens told at a divergence
 MOST_WIDTHS = 4  # for each divergence: every width is another pass over the answer
 SUBSTITUTE_WIDTHS = (2, 8)  # where every arm decodes one token a pass, what these change stands for rounding
 PASS_REPEATS = 9
-BUDGET_SHARE, LEAST_BUDGET_S, MOST_BUDGET_S = 0.1, 10.0, 300.0
+BUDGET_SHARE, LEAST_BUDGET_S, MOST_BUDGET_S = 0.1, 20.0, 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -233,7 +233,8 @@ def best_lines(result: "AuditResult") -> Iterable[str]:
 
 
 def _print_arms(arms: Sequence["ArmSummary"], out: Console) -> None:
-    made = new_table("arm", "trials", "ttft (s)", "decode", "end to end", "accept length", "accepted")
+    # Heads of two lines leave room for the arms' names.
+    made = new_table("arm", "trials", "ttft (s)", "decode", "end\nto end", "accept\nlength", "accepted")
     for column in made.columns[1:]:
         column.justify = "right"
     for arm in arms:
