@@ -136,8 +136,12 @@ def _unrandomised(material: Material) -> str:
 
 
 def verdict_lines(material: Material) -> tuple[Line, ...]:
-    """Every treatment over all prompts."""
-    return tuple(_line(one, 1 - material.result.alpha) for one in material.overall)
+    """Every treatment over all prompts; then the later turns of which an average says too little."""
+    late = late_turns(material.findings.turns, control=material.result.control)
+    return (
+        *(_line(one, 1 - material.result.alpha) for one in material.overall),
+        *(Line(sign="!", tone="doubt", verdict="late", sentence=said, figure="") for said in late),
+    )
 
 
 def _line(one: Comparison, confidence: float) -> Line:
@@ -178,10 +182,6 @@ def warnings(material: Material) -> tuple[tuple[str, str], ...]:
                 " What follows is what is stored so far.",
             )
         )
-    found += [
-        ("A later turn", f"{line[0].upper()}{line[1:]}.")
-        for line in late_turns(material.findings.turns, control=material.result.control)
-    ]
     if dropped := [arm for arm in material.arms if arm.state != "active"]:
         texts = [f"{arm.name} ({arm.state_reason or 'no reason stored'})" for arm in dropped]
         found.append(("Left out", f"Not measured to the end: {listed(texts)}."))

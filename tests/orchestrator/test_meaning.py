@@ -15,6 +15,8 @@ from orchestrator.audit import AuditResult
 from orchestrator.judging import judge_run, measured_trials
 from orchestrator.meaning import findings
 from orchestrator.plan import Plan, Prompt
+from orchestrator.report.loading import load_material
+from orchestrator.report.verdict import verdict_lines
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
 from orchestrator.running.observing import SilentObserver
@@ -31,7 +33,7 @@ class Told:
     """A run that was made, judged and understood."""
 
     def __init__(self, database: Engine, planned: Plan, run_id: str) -> None:
-        self.plan, self.run_id = planned, run_id
+        self.database, self.plan, self.run_id = database, planned, run_id
         self.result: AuditResult = judge_run(database, planned, run_id).result
         self.findings: Findings = findings(
             database, planned, run_id, trials=measured_trials(database, run_id), result=self.result
@@ -104,6 +106,16 @@ def test_the_second_turn_is_told_by_its_time_its_counter_and_its_new_tokens(arti
     assert mtp.flags == ()
     # The prefill rate is of new tokens only: it does not jump where most were cached.
     assert kept.prefill_tps.value == pytest.approx(mtp.turns[0].prefill_tps.value, rel=0.2)
+
+
+def test_the_late_turn_is_told_at_the_top_in_every_format(article: Told) -> None:
+    text = " ".join(article.terminal().split())
+    assert text.index("late: turn 2 of two_turns starts 1") < text.index("treatment over control")
+    assert "times as late with dflash as with mtp, 0 of" in text
+    told = markdown(article.result, plan=article.plan, run_id=article.run_id, found=article.findings)
+    assert "- **late**: turn 2 of two" in told
+    lines = verdict_lines(load_material(article.database, article.plan, article.run_id))
+    assert [line.verdict for line in lines if "turn 2" in line.sentence] == ["late"]
 
 
 def test_the_drift_is_drawn_for_all_arms_alike(article: Told) -> None:
