@@ -52,8 +52,8 @@ def arm_turns(arms: Sequence[str], answers: Sequence[Answer], *, ratios: Ratios)
 
 
 def late_turns(found: Sequence[ArmTurns], *, control: str) -> tuple[str, ...]:
-    """Turns that wait for their first token far longer than the arm's first turn would have one expect: by more than
-    `MUCH_LATER` times, the whole interval. What an average over turns and workloads hides.
+    """Turns that surely wait for their first token far longer than the arm's first turn would have one expect: by more
+    than `MUCH_LATER` times, the whole interval of a supported difference. An average over turns and workloads hides it.
     """
     sentences = []
     for one in found:
@@ -61,7 +61,7 @@ def late_turns(found: Sequence[ArmTurns], *, control: str) -> tuple[str, ...]:
         usual = max(1.0, first.ratio if first is not None else 1.0)
         for turn in one.turns[1:]:
             ratio = turn.ttft_ratio
-            if ratio is None or ratio.ci_low is None or ratio.ci_low <= MUCH_LATER * usual:
+            if turn.verdict != "supported" or ratio is None or (ratio.ci_low or 0.0) <= MUCH_LATER * usual:
                 continue
             cached = turn.cached_tokens.value
             why = "" if cached is None or turn.prompt_tokens is None else f", {cached:.0f} of {turn.prompt_tokens:.0f}"

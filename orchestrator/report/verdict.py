@@ -137,7 +137,8 @@ def _unrandomised(material: Material) -> str:
 
 def verdict_lines(material: Material) -> tuple[Line, ...]:
     """Every treatment over all prompts; then the later turns of which an average says too little."""
-    late = late_turns(material.findings.turns, control=material.result.control)
+    told = material.findings.turns if material.run.randomised else ()
+    late = late_turns(told, control=material.result.control)
     return (
         *(_line(one, 1 - material.result.alpha) for one in material.overall),
         *(Line(sign="!", tone="doubt", verdict="late", sentence=said, figure="") for said in late),

@@ -110,7 +110,7 @@ def test_the_second_turn_is_told_by_its_time_its_counter_and_its_new_tokens(arti
 
 def test_the_late_turn_is_told_at_the_top_in_every_format(article: Told) -> None:
     text = " ".join(article.terminal().split())
-    assert text.index("late: turn 2 of two_turns starts 1") < text.index("treatment over control")
+    assert text.index("late: turn 2 of two_turns starts ") < text.index("treatment over control")
     assert "times as late with dflash as with mtp, 0 of" in text
     told = markdown(article.result, plan=article.plan, run_id=article.run_id, found=article.findings)
     assert "- **late**: turn 2 of two" in told
