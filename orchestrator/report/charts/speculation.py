@@ -55,8 +55,10 @@ def _lines(point: WidthPoint) -> list[dict[str, Any]]:
 
 def scope_words(curve: WidthCurve, *, several: bool) -> str:
     """The kind of prompts that a curve is of, and where there are several kinds of arms, which."""
-    prompts = curve.prompt_class or "all prompts"
-    return f"{curve.arms or curve.engine}, {prompts}" if several else prompts
+    names = [curve.arms or curve.engine] if several else []
+    if curve.prompt_class is not None or not several:
+        names.append(curve.prompt_class or "all prompts")
+    return ", ".join(names)
 
 
 def _panel(curve: WidthCurve, index: int, width: int, *, several: bool) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import altair as alt
 import pytest
 
-from orchestrator.analysis.findings import Ceiling, Figure, PassCurve
+from orchestrator.analysis.findings import Ceiling, Figure, PassCurve, WidthCurve, WidthPoint
 from orchestrator.report.charts.theme import NARROW, WIDE, Layout
 from orchestrator.report.drawing import drawn, svg_alone
 from orchestrator.report.material import Material
@@ -80,3 +80,49 @@ def test_passes_are_drawn_by_width(with_values: Material) -> None:
     made = drawn(picture, WIDE)
     alt.Chart.from_dict(made.spec, validate=True)
     assert "plain weights (target)" in svg_alone(made)
+
+
+def width_curve(arms: str, prompt_class: str | None, best: float = 2.0) -> WidthCurve:
+    points = tuple(
+        WidthPoint(
+            width=width,
+            accept_length=1 + 0.6 * (width - 1),
+            verify_cost=1 + 0.1 * (width - 1),
+            draft_cost=0.0,
+            round_cost=1 + 0.1 * (width - 1),
+            predicted=(1 + 0.6 * (width - 1)) / (1 + 0.1 * (width - 1)),
+            interpolated=False,
+            arm=None,
+            measured_accept_length=None,
+            measured=None,
+        )
+        for width in (1, 2, 4)
+    )
+    return WidthCurve(
+        arms=arms, engine="dflash", checkpoint="c", draft="d", prompt_class=prompt_class, points=points,
+        best=figure(best), at_edge=False, best_measured=2, source="timed",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_of_several_kinds_of_arms_each_has_one_curve_with_its_name(material: Material, layout: Layout) -> None:
+    curves = tuple(width_curve(arms, kind) for arms in ("draft kept", "draft lost") for kind in (None, "code"))
+    section = widths_section(material, replace(material.findings, width_curves=curves))
+    assert isinstance(section, Section)
+    picture = next(picture for picture in section.pictures if picture.key == "widths")
+    assert picture.title == "The predicted best width is 2 for every arm"
+    drawn_text = svg_alone(drawn(picture, layout))
+    assert "draft kept" in drawn_text
+    assert "draft lost" in drawn_text
+    assert "code" not in drawn_text
+    assert [line for line in section.lines if "best width" in line] == [
+        "draft kept and draft lost: best width predicted 2, measured 2 (timed)."
+    ]
+
+
+def test_of_one_kind_of_arms_each_kind_of_prompts_has_a_curve(material: Material) -> None:
+    curves = tuple(width_curve("draft", kind, best) for kind, best in ((None, 2.0), ("code", 4.0)))
+    section = widths_section(material, replace(material.findings, width_curves=curves))
+    assert isinstance(section, Section)
+    picture = next(picture for picture in section.pictures if picture.key == "widths")
+    assert picture.title == "The best width depends on the prompts: 2 for all prompts, 4 for code"
