@@ -266,8 +266,8 @@ def _turns(found: Sequence[ArmTurns]) -> Iterable[Section]:
     for workload in dict.fromkeys(arm.workload for arm in found):
         arms = [arm for arm in found if arm.workload == workload]
         yield Section(
-            title=f"turns of {workload} (medians; times relative to the control in the same turn)",
-            head=("arm", "turn", "first token (s)", "prompt", "cached", "new", "new/s", "relative", "interval"),
+            title=f"turns of {workload} (medians; relative: ttft over the control's in the same turn; new/s: prefill)",
+            head=("arm", "turn", "ttft (s)", "prompt", "cached", "new/s", "relative", "interval"),
             rows=tuple(_turn_row(arm, turn) for arm in arms for turn in arm.turns),
             words=frozenset(("arm",)),
             lines=tuple(f"{arm.arm}: {remark}" for arm in arms for remark in arm.remarks),
@@ -281,7 +281,6 @@ def _turn_row(arm: ArmTurns, turn: TurnFigures) -> tuple[str, ...]:
         _short(turn.ttft_s),
         _count(turn.prompt_tokens),
         _count(turn.cached_tokens.value),
-        _count(turn.new_tokens.value),
         _short(turn.prefill_tps.value),
         _times(None if turn.ttft_ratio is None else turn.ttft_ratio.ratio),
         _span(turn.ttft_ratio),
