@@ -37,6 +37,7 @@ from workers.errors import WorkerFault
 from workers.protocol import PassesTimed, Probe, Retell, Retold, Scored, ScoreTokens, TimePasses, Unsupported
 
 TIMING_SHARE = 0.5  # of the budget, at most, where answers part: these get the rest
+KEPT_SHARE = 0.5  # of what is left then, for asking about what servers told again
 
 
 def probe_run(plan: Plan, recorder: Recorder, crew: Crew) -> None:
@@ -119,6 +120,7 @@ class Prober:
     def _retold(self, stored: Container[Place]) -> dict[Place, Retold]:
         """The answers of servers whose text leaves the control's, with their tokens where the servers tell them."""
         told, why = dict[Place, Retold](), dict[str, str]()
+        kept_s = KEPT_SHARE * self._left_s
         for telling in tellings(self.plan, self.answers):
             if telling.place in stored or telling.arm in why:
                 continue
@@ -127,9 +129,10 @@ class Prober:
                 messages=list(telling.messages),
                 prompt_sha256=telling.prompt_sha256,
                 max_tokens=telling.max_tokens,
-                budget_s=self._left_s,
+                budget_s=self._left_s - kept_s,
             )
-            answer = self._probe(telling.arm, request) if self._left_s > 0 else "no time was left for the probe"
+            late = "the probes' time for it was over"
+            answer = self._probe(telling.arm, request) if request.budget_s > 0 else late
             if isinstance(answer, Retold) and answer.text == telling.text:
                 told[telling.place] = answer
             elif isinstance(answer, Retold):

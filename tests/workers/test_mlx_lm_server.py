@@ -1,6 +1,7 @@
 """The real mlx_lm.server on a tiny model: launched, proved, asked, stopped."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,8 @@ def test_what_cannot_be_told_again_is_refused_with_its_reason(case: EngineCase) 
         case.engine.retell(retell("0" * 64))
     with pytest.raises(ProbeUnsupported, match="other tokens"):
         case.engine.score(score(prompt, [1, 2, 3], 4))
+    with pytest.raises(ProbeUnsupported, match=r"did not answer within the 0\.001 s"):
+        case.engine.retell(replace(retell(prompt), budget_s=0.001))
     first = case.engine.retell(retell(prompt, 8)).token_ids
     with pytest.raises(ProbeUnsupported, match="not among the 10"):
         case.engine.score(score(prompt, first[:4], first[4], 10**6))

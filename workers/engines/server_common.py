@@ -21,7 +21,7 @@ from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, pars
 from workers.engines.mlx_common import Sampling
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.http.answer import Answer
-from workers.http.client import Client, Reply
+from workers.http.client import Client, Reply, TooLate
 from workers.http.tokens import APPORTIONED, apportion
 from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, TimePasses
 from workers.server_process import ServerLog
@@ -199,7 +199,10 @@ class ServerEngine(Engine):
             raise ProbeUnsupported("these messages become another prompt here than the one that was answered")
         path, body = self._body(TurnRequest(messages=messages, turn=0, max_tokens=more.pop("max_tokens"), seed=0))
         del body["stream_options"]
-        response = self._connected().post(path, body | {"stream": False} | more, limit_s=budget_s)
+        try:
+            response = self._connected().post(path, body | {"stream": False} | more, limit_s=budget_s)
+        except TooLate:
+            raise ProbeUnsupported(f"the server did not answer within the {budget_s:.3g} s that were left") from None
         try:
             choice = response.json()["choices"][0]
         except (ValueError, LookupError, TypeError):

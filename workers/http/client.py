@@ -155,6 +155,8 @@ class Client:
         timeout = httpx.Timeout(limit_s or self.timeouts.query_s, connect=self.timeouts.connect_s)
         try:
             return self._http.request(method, path, json=body, timeout=timeout)
+        except httpx.ReadTimeout as error:
+            raise TooLate(f"{self.url}{path}: {_words(error)}") from error
         except (httpx.HTTPError, OSError) as error:
             raise Unreachable(f"{self.url}{path}: {_words(error)}", remedy=_remedy(error)) from error
 
@@ -216,6 +218,10 @@ class Unreachable(EngineError):
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(FaultKind.generation_failed, message, remedy=remedy)
+
+
+class TooLate(Unreachable):
+    """Somebody took the request, and did not answer in time."""
 
 
 class StatusError(EngineError):
