@@ -88,7 +88,7 @@ class Prober:
 
     def run(self) -> None:
         """The passes first: without them the cost of verification is a guess."""
-        wanted = timings(self.plan, self.widths)
+        wanted = timings(self.plan, self.widths, self.answers)
         parting = questions(self.plan, self.answers, self.widths) or tellings(self.plan, self.answers)
         share = TIMING_SHARE if parting else 1.0
         for place, timing in enumerate(wanted):

@@ -250,15 +250,22 @@ class Context:
     context_tokens: int
 
 
-def timings(plan: Plan, widths: Sequence[ArmWidth]) -> list[Timing]:
+def timings(plan: Plan, widths: Sequence[ArmWidth], answers: Iterable[Answer] = ()) -> list[Timing]:
     """For each checkpoint that some arm verifies proposals with: its passes of one token and of these arms' widths,
-    on its plainest arm; for each draft: its pass, on the first arm that has it.
+    and of the widest one that they ran beyond them (mlx-dspark copies long matches whole), on its plainest arm; for
+    each draft: its pass, on the first arm that has it.
     """
     of_arm = {each.arm: each for each in widths}
+    widest: dict[str, int] = {}
+    for answer in answers:
+        ran = max((drafted + 1 for drafted, *_ in answer.steps or ()), default=1)
+        widest[answer.arm] = max(widest.get(answer.arm, 1), ran)
     found = []
     for checkpoint in {arm.checkpoint["name"]: None for arm in plan.arms}:
         sharing = [arm for arm in plan.arms if arm.checkpoint["name"] == checkpoint and arm.name in of_arm]
-        wide = {of_arm[arm.name].verify_width or 1 for arm in sharing if of_arm[arm.name].drafts}
+        drafting_arms = [arm.name for arm in sharing if of_arm[arm.name].drafts]
+        wide = {of_arm[name].verify_width or 1 for name in drafting_arms}
+        wide |= {each for name in drafting_arms if (each := widest.get(name, 1)) > max(wide)}
         if not wide:
             continue
         by_plainness = sorted(sharing, key=lambda arm: of_arm[arm.name].drafts)  # stable: the plan's order otherwise

@@ -306,6 +306,15 @@ def test_without_speculation_there_is_nothing_to_time() -> None:
     assert not timings(named(arm("a"), arm("b")), widths(a=None, b=None))
 
 
+def test_a_round_that_ran_wider_than_its_arm_is_timed_too() -> None:
+    """mlx-dspark copies long matches whole; without that width the cost of the rounds is unknown."""
+    planned = named(arm("plain"), arm("d", draft="s"))
+    long = [answer("d", 1, 2, steps_json="[[6, 2, 3], [14, 14, 15], [0, 0, 1]]"), answer("plain", 1, 2)]
+    assert timings(planned, widths(plain=None, d=7), long)[0].widths == (1, 7, 15)
+    short = [answer("d", 1, 2, steps_json="[[6, 2, 3], [2, 0, 1]]")]
+    assert timings(planned, widths(plain=None, d=7), short)[0].widths == (1, 7)
+
+
 def test_an_arm_that_never_loaded_is_not_asked() -> None:
     found = timings(named(arm("plain"), arm("d", draft="s")), widths(d=4))
     assert [each.arms for each in found] == [("d",), ("d",)]
