@@ -391,5 +391,7 @@ def _hot_starts(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
     count = rows["sequence"].nunique()
     if not count:
         return ()
-    noun = "trial" if count == 1 else "trials"
-    return (Reason(code="hot_start", text=f"{arm}: {count} {noun} ran before the machine was quiet, and count"),)
+    words = "trial ran before the machine was quiet, and counts"
+    if count > 1:
+        words = "trials ran before the machine was quiet, and count"
+    return (Reason(code="hot_start", text=f"{arm}: {count} {words}"),)
