@@ -61,7 +61,9 @@ def late_turns(found: Sequence[ArmTurns], *, control: str) -> tuple[str, ...]:
         usual = max(1.0, first.ratio if first is not None else 1.0)
         for turn in one.turns[1:]:
             ratio = turn.ttft_ratio
-            if turn.verdict != "supported" or ratio is None or (ratio.ci_low or 0.0) <= MUCH_LATER * usual:
+            if turn.verdict != "supported" or ratio is None or ratio.ci_low is None:
+                continue  # nothing sure is known of it
+            if ratio.ci_low <= MUCH_LATER * usual:
                 continue
             cached = turn.cached_tokens.value
             why = "" if cached is None or turn.prompt_tokens is None else f", {cached:.0f} of {turn.prompt_tokens:.0f}"

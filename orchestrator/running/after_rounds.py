@@ -264,7 +264,7 @@ def _widths(recorder: Recorder) -> list[ArmWidth]:
 def _trials_s(recorder: Recorder) -> float:
     durations = select(models.Trial.monotonic_s).where(models.Trial.run_id == recorder.run_id)
     with reading(recorder.database) as session:
-        return sum(seconds or 0.0 for seconds in session.scalars(durations))
+        return sum(seconds for seconds in session.scalars(durations) if seconds is not None)
 
 
 def _stored_divergences(recorder: Recorder) -> set[tuple[str, str, int]]:

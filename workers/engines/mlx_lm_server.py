@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
+from workers.engines.mlx_probes import CONTEXT_TOKENS
 from workers.engines.server_common import TEXT_PATH
 from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
@@ -15,8 +16,7 @@ from workers.http.client import Reply
 from workers.protocol import Retell, Retold, Scored, ScoreTokens, TokenScore
 from workers.server_process import HOST, ServerSpec
 
-TOP_TOKENS = 10  # the most that the server tells of a place
-CONTEXT_TOKENS = 24  # before a scored place, told as text
+TOP_TOKENS = 10  # told of a place; the server takes no more than eleven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,7 +152,8 @@ class Client:
     def _query(
         self, method: str, path: str, body: Mapping[str, Any] | None, *, limit_s: float | None = None
     ) -> httpx.Response:
-        timeout = httpx.Timeout(limit_s or self.timeouts.query_s, connect=self.timeouts.connect_s)
+        read_s = self.timeouts.query_s if limit_s is None else limit_s
+        timeout = httpx.Timeout(read_s, connect=self.timeouts.connect_s)
         try:
             return self._http.request(method, path, json=body, timeout=timeout)
         except httpx.ReadTimeout as error:
