@@ -1,5 +1,7 @@
 """The real mlx_lm.server on a tiny model: launched, proved, asked, stopped."""
 
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -188,11 +190,24 @@ def test_what_cannot_be_told_again_is_refused_with_its_reason(case: EngineCase) 
         case.engine.retell(retell("0" * 64))
     with pytest.raises(ProbeUnsupported, match="other tokens"):
         case.engine.score(score(prompt, [1, 2, 3], 4))
-    with pytest.raises(ProbeUnsupported, match=r"did not answer within the 0\.001 s"):
-        case.engine.retell(replace(retell(prompt), budget_s=0.001))
     first = case.engine.retell(retell(prompt, 8)).token_ids
     with pytest.raises(ProbeUnsupported, match="not among the 10"):
         case.engine.score(score(prompt, first[:4], first[4], 10**6))
+
+
+def test_a_server_that_does_not_answer_costs_the_budget_and_no_more(case: EngineCase) -> None:
+    """It is stopped meanwhile: else a slow reader may find the answer there when its time has run out."""
+    (served,) = converse(case.engine, FIRST, max_tokens=8)
+    request = retell(served.result.prompt_sha256)
+    process = case.engine._process  # noqa: SLF001 - the test looks behind the engine
+    assert process is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(ProbeUnsupported, match=r"did not answer within the 0\.2 s"):
+            case.engine.retell(replace(request, budget_s=0.2))
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    assert case.engine.retell(request).token_ids
 
 
 COUNTING = """
