@@ -103,7 +103,7 @@ def test_a_load_that_fails_in_the_middle_of_the_night(
     assert [trial.error_kind for trial in measured if trial.status == "invalid"] == [kind]
 
 
-HASTY = Deadlines(load_s=20, first_token_s=5, inter_token_s=5, total_s=10, teardown_s=0.3)
+HASTY = Deadlines(load_s=20, first_token_s=5, inter_token_s=5, total_s=10, teardown_s=2)
 SWAP = DESIGN | {"residency": "swap", "deadlines": HASTY}
 
 
@@ -119,8 +119,8 @@ def test_a_stop_that_never_returns_is_one_invalid_trial_where_it_makes_room_for_
     (invalid,) = (trial for trial in measured if trial.status != "done")
     assert (invalid.status, invalid.error_kind) == ("invalid", "teardown_hang")
     assert invalid.arm_id == recorder.arm_ids["bad"]
-    assert invalid.error_message == "arm bad: did not stop within 0.3 s, ended by SIGKILL"
-    assert "bad: did not stop within 0.3 s, ended by SIGKILL" in witness.notes
+    assert invalid.error_message == "arm bad: did not stop within 2 s, ended by SIGKILL"
+    assert "bad: did not stop within 2 s, ended by SIGKILL" in witness.notes
     assert read_journal(journal_beside(tmp_path / "test.db")) == []
 
 
@@ -133,7 +133,7 @@ def test_three_of_them_in_a_row_park_the_arm(
     planned = plan(arm("a"), arm("bad"), arm("c"), **(SWAP | {"seed": 3}))
     recorder = run(database, planned, tmp_path, witness)
     assert witness.dropped == {
-        "bad": "3 faults in a row; the last: arm bad: did not stop within 0.3 s, ended by SIGKILL"
+        "bad": "3 faults in a row; the last: arm bad: did not stop within 2 s, ended by SIGKILL"
     }
     bad = rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["bad"])
     assert [trial.error_kind for trial in bad] == ["teardown_hang"] * 3
@@ -145,7 +145,7 @@ def test_one_that_hangs_at_once_is_found_in_the_preflight(database: Database, tm
     witness = Witness()
     planned = plan(arm("a"), arm("bad", fault="slow_stop"), **(SWAP | {"on_preflight_failure": "drop"}))
     recorder = run(database, planned, tmp_path, witness)
-    assert witness.problems["bad"] == "teardown_hang: did not stop within 0.3 s, ended by SIGKILL"
+    assert witness.problems["bad"] == "teardown_hang: did not stop within 2 s, ended by SIGKILL"
     assert rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["bad"]) == []
 
 
@@ -155,7 +155,7 @@ def test_after_the_last_trial_of_a_resident_arm_it_costs_a_note(database: Databa
     planned = plan(arm("a"), arm("bad", fault="slow_stop"), **(DESIGN | {"deadlines": HASTY}))
     recorder = run(database, planned, tmp_path, witness)
     assert {trial.status for trial in rows(database, recorder.run_id, kind="measured")} == {"done"}
-    assert "bad: did not stop within 0.3 s, ended by SIGKILL" in witness.notes
+    assert "bad: did not stop within 2 s, ended by SIGKILL" in witness.notes
 
 
 def test_three_loads_in_a_row_that_fail_park_the_arm_with_a_note(
