@@ -132,9 +132,7 @@ def test_three_of_them_in_a_row_park_the_arm(
     # An order in which the arm never comes twice in succession: then it would stay loaded in between.
     planned = plan(arm("a"), arm("bad"), arm("c"), **(SWAP | {"seed": 3}))
     recorder = run(database, planned, tmp_path, witness)
-    assert witness.dropped == {
-        "bad": "3 faults in a row; the last: arm bad: did not stop within 2 s, ended by SIGKILL"
-    }
+    assert witness.dropped == {"bad": "3 faults in a row; the last: arm bad: did not stop within 2 s, ended by SIGKILL"}
     bad = rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["bad"])
     assert [trial.error_kind for trial in bad] == ["teardown_hang"] * 3
     assert len(rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["a"])) == ROUNDS
