@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from sqlalchemy import Engine as Database
@@ -23,9 +23,6 @@ from orchestrator.statistics.observations import Usable, measured_rows
 from orchestrator.statistics.power import observed_setting
 from orchestrator.statistics.unrandomised import DriftExplanation, explain_by_drift
 from orchestrator.storing import save_audit
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 SHORT_HASH = 6  # of a configuration, as shown to people
 LEAST_TRIALS = 12  # that a run's noise and drift can be read from
@@ -190,10 +187,11 @@ def run_facts(frame: pd.DataFrame) -> dict[str, str]:
 def arm_facts(frame: pd.DataFrame) -> dict[str, ArmFacts]:
     """What distinguishes the arms, from their measured rows."""
     measured = frame[frame["kind"] == "measured"]
-    return {str(arm): _facts(rows.to_dict("records")[0], rows) for arm, rows in measured.groupby("arm", sort=False)}
+    return {str(arm): _facts(rows) for arm, rows in measured.groupby("arm", sort=False)}
 
 
-def _facts(first: "Mapping[Hashable, Any]", rows: pd.DataFrame) -> ArmFacts:
+def _facts(rows: pd.DataFrame) -> ArmFacts:
+    first = rows.iloc[0]
     return ArmFacts(
         engine=str(first["engine"]),
         speculates=bool(rows["requested"].fillna(value=False).any()),

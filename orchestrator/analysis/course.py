@@ -33,7 +33,8 @@ def speed_by_round(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[
 
 
 def _line(label: str, rest: "pd.Series[float]", rounds: "pd.Series[int]", count: int) -> SpeedByRound:
-    means = {int(number): float(rows.mean()) for number, rows in rest.groupby(rounds[rest.index].astype(int))}
+    of_round = rest.groupby(rounds[rest.index].astype(int)).mean()
+    means = dict(zip(of_round.index.tolist(), of_round.tolist(), strict=True))
     middle = float(np.median(list(means.values()))) if means else 0.0
     return SpeedByRound(
         label=label,
