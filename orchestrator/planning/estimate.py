@@ -20,6 +20,7 @@ TRIAL_OVERHEAD_S = 0.05
 # A process that imports MLX and mlx-lm; the weights come on top, at disk speed.
 PROCESS_START_S = 4.0
 DISK_BYTES_PER_S = 1e9
+FLOAT_BITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +37,37 @@ class Rates:
 class Machine:
     """What a first guess stands on, until something is measured."""
 
-    read_bytes_per_s: float  # weights that decoding gets through in a second
+    read_bytes_per_s: float  # quantised weights that decoding gets through in a second
+    float_bytes_per_s: float  # the same of weights of 16 or 32 bits
     prefill_over_decode: float
     words: str
 
 
-# Apple's laptops read weights at 100 to 550 GB/s; 9 tokens a second from 28 GB on an M5 Pro are 250.
-APPLE = Machine(read_bytes_per_s=2e11, prefill_over_decode=10.0, words="an Apple GPU that reads 200 GB/s")
-# SmolLM2 with float32 activations on two x86 cores: 84 MB at 5.5, 152 MB at 4.8 tokens a second.
-CPU = Machine(read_bytes_per_s=5e8, prefill_over_decode=1.6, words="a CPU that gets through 0.5 GB of weights a second")
+SHARE_OF_BANDWIDTH = 0.8  # 9 tokens a second from 28 GB on an M5 Pro, whose memory gives 307 GB/s
+COMMON_GB_PER_S = 250.0  # of Apple's laptops, which have 68 to 614
+
+
+def apple(gb_per_s: float | None, chip: str | None) -> Machine:
+    """A Mac, by its memory's published bandwidth where that is known."""
+    read = SHARE_OF_BANDWIDTH * (gb_per_s or COMMON_GB_PER_S)
+    name = "an Apple GPU" if gb_per_s is None else f"that {chip}"
+    words = f"{name} {'that ' if gb_per_s is None else ''}reads {read:.0f} GB/s"
+    return Machine(read_bytes_per_s=read * 1e9, float_bytes_per_s=read * 1e9, prefill_over_decode=10.0, words=words)
+
+
+# SmolLM2 with float32 activations on two x86 cores: 84 MB at 5.5, 152 MB at 4.8 and unquantised 538 MB at 10 tokens a
+# second: MLX's quantised products are slow on a CPU.
+CPU = Machine(
+    read_bytes_per_s=5e8,
+    float_bytes_per_s=5e9,
+    prefill_over_decode=1.6,
+    words="a CPU that gets through 0.5 GB of quantised weights a second, or 5 GB of others",
+)
 
 # A fake clock: what remains is starting processes and storing rows.
-NONE = Machine(read_bytes_per_s=1e15, prefill_over_decode=1.0, words="that simulated arms take no time")
+NONE = Machine(
+    read_bytes_per_s=1e15, float_bytes_per_s=1e15, prefill_over_decode=1.0, words="that simulated arms take no time"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +103,14 @@ def estimate(
     return Estimate(duration_s=seconds, assumption=_assumption(rates.values(), machine))
 
 
-def assume(weights_bytes: int, machine: Machine) -> Rates:
-    """The rates of an arm that was never measured here: decoding reads all weights for each token."""
-    decode_tps = machine.read_bytes_per_s / max(weights_bytes, 1)
+def assume(weights_bytes: int, machine: Machine, *, bits: int | None = None) -> Rates:
+    """The rates of an arm that was never measured here: decoding reads all weights for each token.
+
+    Args:
+        bits: of a weight; None: unknown, taken as quantised.
+    """
+    unquantised = bits is not None and bits >= FLOAT_BITS
+    decode_tps = (machine.float_bytes_per_s if unquantised else machine.read_bytes_per_s) / max(weights_bytes, 1)
     return Rates(
         prefill_tps=decode_tps * machine.prefill_over_decode,
         decode_tps=decode_tps,

@@ -1,17 +1,22 @@
 """Durations: the sum of what a schedule holds, the words for it, and what it stands on."""
 
+import json
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from orchestrator.plan import Gate, Plan, Prompt
-from orchestrator.planning.estimate import APPLE, CPU, TRIAL_OVERHEAD_S, Rates, about, assume, estimate
-from orchestrator.planning.forecast import forecast
+from orchestrator.planning.estimate import CPU, TRIAL_OVERHEAD_S, Rates, about, apple, assume, estimate
+from orchestrator.planning.forecast import forecast, mac
 from orchestrator.schedule import build_schedule
 from tests.orchestrator import plans
+from workers.host import read_host
 
 # 33 characters are 10 tokens: 1 s of prefill; 20 tokens of answer: 4 s.
 ASKED = ({"role": "user", "content": "x" * 33},)
@@ -82,10 +87,39 @@ def test_words_never_promise_sixty_minutes(duration_s: float) -> None:
 
 
 def test_what_was_never_measured_is_assumed_from_the_weights() -> None:
-    """9 tokens a second from 28 GB on an M5 Pro; 4.8 from 152 MB on two x86 cores: the guess is of that order."""
-    assert 9 / 2 < assume(28_000_000_000, APPLE).decode_tps < 9 * 2
-    assert 4.8 / 2 < assume(152_000_000, CPU).decode_tps < 4.8 * 2
+    """9 tokens a second from 28 GB on an M5 Pro; on two x86 cores 4.8 from 152 MB and 10 from 538 MB unquantised."""
+    pro = apple(307, "Apple M5 Pro")
+    assert assume(28_000_000_000, pro).decode_tps == pytest.approx(9, rel=0.1)
+    assert assume(28_000_000_000, apple(None, None)).decode_tps == pytest.approx(9, rel=0.5)
+    assert assume(152_000_000, CPU, bits=8).decode_tps == pytest.approx(4.8, rel=0.5)
+    assert assume(538_000_000, CPU, bits=32).decode_tps == pytest.approx(10, rel=0.5)
+    assert assume(152_000_000, CPU) == assume(152_000_000, CPU, bits=8)
     assert not assume(1, CPU).measured
+
+
+def test_a_mac_is_known_by_its_memory() -> None:
+    host = replace(read_host(), chip="Apple M4 Max", gpu_cores=40)
+    assert mac(host).words == "that Apple M4 Max reads 437 GB/s"
+    assert mac(replace(host, gpu_cores=None)).words == "an Apple GPU that reads 200 GB/s"
+
+
+def test_a_forecast_takes_the_bits_of_each_checkpoint(tmp_path: Path) -> None:
+    save_file({"w": np.zeros(10**6, dtype=np.float32)}, tmp_path / "model.safetensors")
+    shape = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps(shape | {"vocab_size": 1000}))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    plan = plans.plan(plans.arm("a"), prompts=(ONE,))
+    engine = {"_target_": "workers.engines.mlx_lm.MlxLm", "name": "mlx_lm"}
+
+    def lasts(bits: int | None) -> float:
+        checkpoint = {"name": "here", "source": "local", "path": str(tmp_path), "draft": None, "bits": bits}
+        real = replace(plan, arms=(replace(plan.arms[0], engine=engine, checkpoint=checkpoint),))
+        found = forecast(real, build_schedule(real)).duration_s
+        assert found is not None
+        return found
+
+    assert lasts(32) < lasts(8) == lasts(None)
 
 
 def test_the_estimate_says_what_it_stands_on() -> None:
