@@ -17,9 +17,6 @@ from workers.system import LocalSystem, System, Unreadable
 
 Value = TypeVar("Value")
 
-# psutil derives a process's start from the boot time, which moves by a second when the clock is set.
-_START_TOLERANCE_S = 2.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
@@ -35,15 +32,6 @@ class HostFacts:
     memory_bytes: int | None
     boot_id: str | None
     missing: dict[str, str] = field(default_factory=dict)  # field: why it is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """Which process runs something: a pid alone is used again, after a boot or without one."""
-
-    pid: int
-    process_started_at: float  # seconds since the epoch
-    boot_id: str | None
 
 
 def read_host(system: System | None = None) -> HostFacts:
@@ -77,29 +65,6 @@ def read_boot_id(system: System | None = None) -> str | None:
     system = system or LocalSystem()
     readers = _MACOS if system.platform == "darwin" else _LINUX
     return _attempt(lambda: readers["boot_id"](system), "boot_id", {})
-
-
-def current_lease(system: System | None = None) -> Lease:
-    """The lease of this very process."""
-    process = psutil.Process()
-    return Lease(pid=process.pid, process_started_at=process.create_time(), boot_id=read_boot_id(system))
-
-
-def holds(lease: Lease, system: System | None = None) -> bool:
-    """Whether the process of a lease still runs: same boot, same pid, same start, and not a zombie."""
-    boot_id = read_boot_id(system)
-    if None not in (lease.boot_id, boot_id) and lease.boot_id != boot_id:
-        return False
-    try:
-        process = psutil.Process(lease.pid)
-        started_at, status = process.create_time(), process.status()
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True  # somebody's process has the pid, and cannot be told apart: better to wait than to run twice
-    return status != psutil.STATUS_ZOMBIE and math.isclose(
-        started_at, lease.process_started_at, rel_tol=0, abs_tol=_START_TOLERANCE_S
-    )
 
 
 def _attempt(read: Callable[[], Value], name: str, missing: dict[str, str]) -> Value | None:
@@ -138,16 +103,6 @@ def _macos_gpu_cores(system: System) -> str:
     return match[1]
 
 
-def _macos_boot_id(system: System) -> str:
-    """The boot session's UUID; else the boot time, which moves when the clock is set."""
-    try:
-        return _sysctl("kern.bootsessionuuid")(system)
-    except Unreadable:
-        match = re.search(r"sec = (\d+)", system.run("sysctl", "-n", "kern.boottime"))
-        if match is None:
-            raise Unreadable("sysctl kern.boottime holds no seconds") from None
-        return f"boottime-{match[1]}"
-
 
 _MACOS: dict[str, Callable[[System], str]] = {
     "os": lambda system: f"macOS {_not_empty(system.run('sw_vers', '-productVersion'), 'sw_vers')}",
@@ -157,7 +112,7 @@ _MACOS: dict[str, Callable[[System], str]] = {
     "performance_cores": _macos_performance_cores,
     "gpu_cores": _macos_gpu_cores,
     "memory_bytes": _sysctl("hw.memsize"),
-    "boot_id": _macos_boot_id,
+    "boot_id": _sysctl("kern.bootsessionuuid"),
 }
 
 

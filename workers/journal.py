@@ -16,8 +16,7 @@ from typing import Any
 
 import psutil
 
-# psutil derives the start time from the clock at boot, which may be corrected later; a pid is not reused so soon.
-START_TOLERANCE_S = 2.0
+from workers.identity import is_living, of_another_boot, started_s, this_boot
 
 # In the environment of a worker and all that comes of it: which run's process they belong to.
 OWNER_MARK = "INTERLACE_OWNER"
@@ -32,7 +31,7 @@ class Spawned:
     run_id: str
     arm: str
     pid: int
-    create_time: float  # seconds since the epoch
+    create_time: float  # see `workers.identity.started_s`
     pgid: int
     sid: int
     exe: str | None  # None: the system does not say
@@ -40,6 +39,7 @@ class Spawned:
     parent_pid: int  # of the run's own process, for descendants too: whoever must live for this one to be in use
     parent_create_time: float
     port: int | None = None  # a server's, where we chose one
+    boot_id: str | None = None  # None: the system tells none
 
 
 class Journal:
@@ -69,7 +69,7 @@ class Journal:
         if not self._path.exists():
             return
         with _locked(self._path) as fd:
-            kept = [entry for entry in read_journal(self._path) if is_living(entry.pid, entry.create_time)]
+            kept = [entry for entry in read_journal(self._path) if still_runs(entry)]
             body = b"".join(json.dumps({"event": "spawned", **asdict(entry)}).encode() + b"\n" for entry in kept)
             os.ftruncate(fd, 0)
             os.lseek(fd, 0, os.SEEK_SET)
@@ -99,14 +99,15 @@ def describe(process: psutil.Process, *, run_id: str, arm: str) -> Spawned:
         run_id=run_id,
         arm=arm,
         pid=process.pid,
-        create_time=process.create_time(),
+        create_time=started_s(process),
         pgid=os.getpgid(process.pid),
         sid=os.getsid(process.pid),
         exe=_readable(process.exe),
         cwd=_readable(process.cwd),
         parent_pid=parent.pid,
-        parent_create_time=parent.create_time(),
+        parent_create_time=started_s(parent),
         port=port_of(process),
+        boot_id=this_boot(),
     )
 
 
@@ -122,20 +123,20 @@ def port_of(process: psutil.Process) -> int | None:
 def owner_mark() -> str:
     """This process as the owner of those that it spawns."""
     me = psutil.Process()
-    return f"{me.pid}:{me.create_time()!r}"
+    return f"{me.pid}:{started_s(me)!r}"
 
 
 def marks_orphan(mark: str) -> bool:
     """Whether the owner that a process's mark names has ended. A mark that names none says nothing."""
     pid, _, create_time = mark.partition(":")
     try:
-        return not is_living(int(pid), float(create_time))
+        return not is_living(int(pid), float(create_time), this_boot())  # whoever bears it was born in this boot
     except ValueError:
         return False
 
 
 def read_journal(path: Path) -> list[Spawned]:
-    """The processes that were spawned and not seen gone, in the order of their start. No file: none."""
+    """The processes that were spawned in this boot and not seen gone, in the order of their start. No file: none."""
     if not path.exists():
         return []
     names = {f.name for f in fields(Spawned)}
@@ -146,27 +147,27 @@ def read_journal(path: Path) -> list[Spawned]:
             entries.pop(key, None)
         else:
             entries[key] = Spawned(**{name: value for name, value in body.items() if name in names})
-    return list(entries.values())
+    return [entry for entry in entries.values() if not of_another_boot(entry.boot_id)]
 
 
 def is_orphaned(entry: Spawned) -> bool:
     """Whether the process still runs although the run that it belongs to does not."""
-    return is_living(entry.pid, entry.create_time) and not is_living(entry.parent_pid, entry.parent_create_time)
+    return still_runs(entry) and not run_lives(entry)
+
+
+def still_runs(entry: Spawned) -> bool:
+    """Whether the process itself runs."""
+    return is_living(entry.pid, entry.create_time, entry.boot_id)
+
+
+def run_lives(entry: Spawned) -> bool:
+    """Whether the run's own process does."""
+    return is_living(entry.parent_pid, entry.parent_create_time, entry.boot_id)
 
 
 def find_orphans(path: Path) -> list[Spawned]:
     """The journaled processes that outlived their run."""
     return [entry for entry in read_journal(path) if is_orphaned(entry)]
-
-
-def is_living(pid: int, create_time: float) -> bool:
-    """Whether the process of this pid AND start time runs."""
-    try:
-        process = psutil.Process(pid)
-        same = abs(process.create_time() - create_time) < START_TOLERANCE_S
-        return same and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def _bodies(path: Path) -> Iterator[dict[str, Any]]:

@@ -15,16 +15,16 @@ import psutil
 
 from workers.family import signal_and_wait
 from workers.holding import held_bytes
+from workers.identity import is_living, same_start, started_s, this_boot
 from workers.journal import (
     OWNER_MARK,
-    START_TOLERANCE_S,
     Journal,
     Spawned,
-    is_living,
     is_orphaned,
     marks_orphan,
     owner_mark,
     read_journal,
+    run_lives,
 )
 
 TITLE_LENGTH = 60
@@ -35,7 +35,7 @@ class Orphan:
     """A process of ours whose run has ended."""
 
     pid: int
-    create_time: float  # seconds since the epoch
+    create_time: float  # see `workers.identity.started_s`
     title: str  # what it calls itself now
     memory_bytes: int | None  # None: the system does not say
     run_id: str
@@ -95,13 +95,13 @@ def end_orphans(orphans: Sequence[Orphan], *, grace_s: float, journal: Path) -> 
     for orphan in orphans:
         try:
             process = psutil.Process(orphan.pid)
-            if is_living(orphan.pid, orphan.create_time):
+            if _lives(orphan):
                 living.append(process)
         except psutil.NoSuchProcess:
             continue
     signal_and_wait(lambda: [each for each in living if _runs(each)], grace_s=grace_s)
     Journal(journal).compact()
-    return tuple(orphan for orphan in orphans if is_living(orphan.pid, orphan.create_time))
+    return tuple(orphan for orphan in orphans if _lives(orphan))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +122,9 @@ class _Rules:
         except OSError:
             return None
         for entry in self.entries:
-            if sid == entry.sid and process.create_time() >= entry.create_time:
+            if sid == entry.sid and started_s(process) >= entry.create_time:
                 used_again = _names_another(entry.pid, entry.create_time)
-                if not used_again and not is_living(entry.parent_pid, entry.parent_create_time):
+                if not used_again and not run_lives(entry):
                     return f"in the session of arm {entry.arm} of run {entry.run_id}, which has ended"
         return None
 
@@ -138,7 +138,9 @@ class _Rules:
 
     def _abandoned(self, process: psutil.Process) -> str | None:
         """Large, of our interpreter, and its parent gone: what is left of a run whose traces are lost."""
-        ours = {str(Path(sys.executable).resolve()), *(entry.exe for entry in self.entries if entry.exe)}
+        # A Mac's framework Python runs another program than the one that `sys.executable` names.
+        interpreters = (sys.executable, psutil.Process().exe(), *(entry.exe for entry in self.entries if entry.exe))
+        ours = {str(Path(each).resolve()) for each in interpreters}
         if not _is_abandoned(process) or str(Path(process.exe()).resolve()) not in ours or self._in_use(process):
             return None
         held = held_bytes(process.pid)
@@ -181,7 +183,7 @@ def _orphan(process: psutil.Process, journaled: Mapping[int, Spawned], strays: _
 def _described(process: psutil.Process, *, run_id: str, arm: str, proof: str) -> Orphan:
     return Orphan(
         pid=process.pid,
-        create_time=process.create_time(),
+        create_time=started_s(process),
         title=_title(process),
         memory_bytes=held_bytes(process.pid),
         run_id=run_id,
@@ -211,10 +213,14 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
+def _lives(orphan: Orphan) -> bool:
+    return is_living(orphan.pid, orphan.create_time, this_boot())
+
+
 def _names_another(pid: int, create_time: float) -> bool:
     """Whether the pid is in use by a process that started at another time; a zombie still holds its own."""
     try:
-        return abs(psutil.Process(pid).create_time() - create_time) >= START_TOLERANCE_S
+        return not same_start(started_s(psutil.Process(pid)), create_time)
     except psutil.Error:
         return False
 

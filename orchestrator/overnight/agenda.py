@@ -18,7 +18,8 @@ from orchestrator.running.shared_rows import machine_identity
 from orchestrator.running.stored import frozen_plan, stored_trials
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from orchestrator.views.machine_lines import known_rates
-from workers.host import HostFacts, Lease, holds
+from workers.host import HostFacts
+from workers.identity import Lease, holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from orchestrator.errors import HeldError, RefusedError
-from workers.host import Lease, current_lease, holds
+from workers.identity import Lease, current_lease, holds
 
 ENVIRONMENT_VARIABLE = "INTERLACE_STATE"
 LOCK_NAME = "machine.lock"
@@ -25,7 +25,7 @@ class Holder:
     """Who measures on this machine."""
 
     pid: int
-    process_started_at: float  # seconds since the epoch
+    process_started_at: float  # see `workers.identity.started_s`
     boot_id: str | None
     command: str  # as `interlace work`
     run_id: str | None  # None: between two runs

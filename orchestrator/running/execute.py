@@ -26,7 +26,8 @@ from orchestrator.running.runner import AfterRounds, Runner
 from orchestrator.running.stored import Stored, log_folder, stored_trials
 from orchestrator.running.watching import watched
 from orchestrator.schedule import ScheduledTrial, build_schedule
-from workers.host import current_lease, read_host
+from workers.host import read_host
+from workers.identity import current_lease
 from workers.settling import wait_until_settled
 from workers.telemetry import read_machine
 

@@ -11,7 +11,7 @@ from db.live import Life, Problem
 from orchestrator.overnight.machine_lock import Holder
 from orchestrator.views.terminal import table
 from orchestrator.views.watch_view import at_line
-from workers.host import Lease, holds
+from workers.identity import Lease, holds
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,16 +10,17 @@ from pathlib import Path
 import psutil
 import pytest
 
+from workers.identity import started_s
 from workers.journal import (
     PORT_MARK,
     Journal,
     Spawned,
     describe,
     find_orphans,
-    is_living,
     marks_orphan,
     owner_mark,
     read_journal,
+    still_runs,
 )
 
 # Spawns a worker that ignores every polite request to end, and dies without a word.
@@ -95,11 +96,11 @@ def test_an_entry_says_who_the_process_is(own: Spawned) -> None:
 
 
 def test_a_process_is_known_by_pid_and_start_time_together(own: Spawned) -> None:
-    assert is_living(own.pid, own.create_time)
-    assert not is_living(own.pid, own.create_time - 60)
+    assert still_runs(own)
+    assert not still_runs(replace(own, create_time=own.create_time - 60))
     with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
-        start = psutil.Process(gone.pid).create_time()
-    assert not is_living(gone.pid, start)
+        start = started_s(psutil.Process(gone.pid))
+    assert not still_runs(replace(own, pid=gone.pid, create_time=start))
 
 
 def test_a_worker_of_a_run_that_lives_is_no_orphan(path: Path, own: Spawned) -> None:
@@ -152,7 +153,7 @@ def test_several_runs_write_at_once_and_lose_no_line(path: Path, own: Spawned) -
         "from workers.journal import Journal, describe\n"
         "own = describe(psutil.Process(int(sys.argv[2])), run_id=sys.argv[3], arm='a')\n"
         "for number in range(40):\n"
-        "    Journal(Path(sys.argv[1])).spawned(replace(own, create_time=own.create_time + number / 100))\n"
+        "    Journal(Path(sys.argv[1])).spawned(replace(own, create_time=own.create_time + number / 1000))\n"
         "    number % 10 or Journal(Path(sys.argv[1])).compact()\n"
     )
     runs = [subprocess.Popen([sys.executable, "-c", script, str(path), str(own.pid), f"run-{n}"]) for n in range(3)]

@@ -20,7 +20,8 @@ from orchestrator.running.progress import Remainder, Unit, remainder
 from orchestrator.running.recorder import Recorder
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
-from workers.host import Lease, current_lease, read_host
+from workers.host import read_host
+from workers.identity import Lease, current_lease, started_s
 
 NOW = dt.datetime(2026, 11, 30, 22, 0, tzinfo=dt.UTC)
 PLANNED = plan(arm("a"), arm("b"))
@@ -100,7 +101,7 @@ def test_a_process_that_died_between_two_trials_leaves_no_interrupted_one(record
 
 
 def test_a_run_that_a_living_process_runs_is_left_alone(recorder: Recorder) -> None:
-    parent = Lease(pid=1, process_started_at=psutil.Process(1).create_time(), boot_id=None)
+    parent = Lease(pid=1, process_started_at=started_s(psutil.Process(1)), boot_id=None)
     recorder.take_lease(parent)
     with pytest.raises(HeldError, match="is being run by process 1"):
         carry_out(recorder, observer=SilentObserver())

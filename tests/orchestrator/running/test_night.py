@@ -35,6 +35,7 @@ from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.running.test_runner import Witness, rows
 from workers.host import read_host
+from workers.identity import started_s
 from workers.sampling import Sample, Sampler
 from workers.telemetry import Reading
 
@@ -389,7 +390,7 @@ def test_what_the_sampler_saw_is_stored_as_during(database: Database, tmp_path: 
 
 def rebooted(monkeypatch: pytest.MonkeyPatch, boot_id: str) -> None:
     """This machine, after another boot."""
-    monkeypatch.setattr("workers.host.read_boot_id", lambda system=None: boot_id)
+    monkeypatch.setattr("workers.identity.read_boot_id", lambda system=None: boot_id)
 
 
 def test_a_reboot_in_the_middle_frees_the_run_and_costs_the_round_that_it_cut_short(
@@ -414,7 +415,7 @@ def test_a_reboot_in_the_middle_frees_the_run_and_costs_the_round_that_it_cut_sh
     with transaction(database) as session:
         row = session.get_one(models.Run, recorder.run_id)
         assert row.status == "running"
-        row.runner_pid, row.runner_started_at = other.pid, other.create_time()
+        row.runner_pid, row.runner_started_at = other.pid, started_s(other)
     with pytest.raises(HeldError):
         run_recorded(reopen_run(database, small, recorder.run_id), observer=Witness())
     rebooted(monkeypatch, "boot-2")
