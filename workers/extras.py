@@ -6,7 +6,8 @@ Linux: the package nvidia-ml-py (NVIDIA's clocks, use, temperature, throttle rea
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -56,13 +57,22 @@ def _at(body: Any, path: list[str]) -> Any:
     return body
 
 
-def _macmon(*keys: str) -> FieldReader:
-    return lambda system: parse_macmon(system.run(*MACMON), *keys)
+def _macmon(*keys: str, zero: str | None = None) -> FieldReader:
+    """A figure of macmon's; `zero` says why it can be 0 or less without being so, None: such a figure is meant."""
+
+    def field(system: System) -> float:
+        found = parse_macmon(system.run(*MACMON), *keys)
+        if zero is not None and found <= 0:
+            raise Unreadable(f"macmon tells {found:g}: {zero}")
+        return found
+
+    return field
 
 
 def read_energy_mj(_system: System) -> dict[str, float]:
     """Millijoules by part of the chip since the first reading."""
-    return _zeus().totals_mj()
+    with _reasons_of("zeus-apple-silicon"):
+        return _zeus().totals_mj()
 
 
 class _Energy:
@@ -74,8 +84,10 @@ class _Energy:
         monitor.begin_window("interlace")
 
     def totals_mj(self) -> dict[str, float]:
-        found = self._monitor.end_window("interlace")
-        self._monitor.begin_window("interlace")
+        try:
+            found = self._monitor.end_window("interlace")
+        finally:  # after a failure as well: the next reading may work
+            self._monitor.begin_window("interlace")
         for part in ("cpu_total_mj", "gpu_mj", "ane_mj", "dram_mj"):
             value = getattr(found, part, None)
             if value is not None:
@@ -98,10 +110,8 @@ def _nvml(read: Callable[[Any, Any], Found]) -> FieldReader:
 
     def field(_system: System) -> Found:
         nvml = _module("pynvml", "nvidia-ml-py")
-        try:
+        with _reasons_of("NVML"):
             return read(nvml, _device())
-        except nvml.NVMLError as error:
-            raise Unreadable(f"NVML: {error}") from error
 
     return field
 
@@ -126,18 +136,36 @@ def read_nvidia_energy_mj(system: System) -> dict[str, float]:
     return {"": found}
 
 
-def _module(name: str, distribution: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise Unreadable(f"{distribution} is not installed") from error
+# ---- both ----
 
+
+def _module(name: str, distribution: str) -> Any:
+    with _reasons_of(distribution):
+        try:
+            return import_module(name)
+        except ImportError as error:
+            raise Unreadable(f"{distribution} is not installed") from error
+
+
+@contextmanager
+def _reasons_of(package: str) -> Iterator[None]:
+    """Whatever an optional package throws is why there is no reading, and never the end of a run."""
+    try:
+        yield
+    except Unreadable:
+        raise
+    except Exception as error:
+        raise Unreadable(f"{package}: {error}" if str(error) else f"{package}: {type(error).__name__}") from error
+
+
+_IDLE_GPU = "the GPU idled, or its clock is unknown"
+_NO_SENSOR = "no sensor of it is valid"
 
 MACOS_FIELDS: dict[str, tuple[str, FieldReader]] = {
-    "gpu_mhz": ("macmon", _macmon("gpu_freq_mhz", "gpu_usage.0")),
+    "gpu_mhz": ("macmon", _macmon("gpu_freq_mhz", "gpu_usage.0", zero=_IDLE_GPU)),
     "gpu_active_ratio": ("macmon", _macmon("gpu_active_ratio", "gpu_usage.1")),
-    "cpu_c": ("macmon", _macmon("temp.cpu_temp_avg")),
-    "gpu_c": ("macmon", _macmon("temp.gpu_temp_avg")),
+    "cpu_c": ("macmon", _macmon("temp.cpu_temp_avg", zero=_NO_SENSOR)),
+    "gpu_c": ("macmon", _macmon("temp.gpu_temp_avg", zero=_NO_SENSOR)),
     "power_w": ("macmon", _macmon("all_power")),
     "fan_rpm": ("macmon", _macmon("fans.0.rpm")),
 }

@@ -87,10 +87,15 @@ def _macos_performance_cores(system: System) -> str:
 
 
 def parse_performance_cores(text: str) -> str:
-    """The physical cores of the level named Performance, from `sysctl hw.nperflevels hw.perflevel0`."""
+    """The physical cores of the fastest level, which is level 0 whatever its name (Performance, from the M5 on Super).
+
+    From `sysctl hw.nperflevels hw.perflevel0`.
+    """
     found: dict[str, str] = dict(re.findall(r"^(\S+): (.*)$", text, flags=re.MULTILINE))
-    if found.get("hw.perflevel0.name") != "Performance" or "hw.perflevel0.physicalcpu" not in found:
-        raise Unreadable("sysctl names no Performance cores")
+    if found.get("hw.perflevel0.name") == "Efficiency":
+        raise Unreadable("sysctl names the fastest cores Efficiency")
+    if "hw.perflevel0.physicalcpu" not in found:
+        raise Unreadable("sysctl names no cores of level 0")
     return found["hw.perflevel0.physicalcpu"]
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 
 from workers.processes import own_pids
-from workers.system import CounterReader, FieldReader, Found, System, Unreadable
+from workers.system import CounterReader, FieldReader, Found, NotThere, System, Unreadable
 
 THERMAL_KEY = "com.apple.system.thermalpressurelevel"
 THERMAL_LEVELS = ("nominal", "moderate", "heavy", "trapping", "sleeping")
@@ -114,23 +114,22 @@ def parse_accelerator(text: str, statistic: str) -> float:
     return float(max(int(value) for value in found))
 
 
-def parse_gpu_time(text: str) -> dict[int, float]:
-    """Accumulated GPU time in ns by pid, from `ioreg -c AGXDeviceUserClient`: one block a client, several a process."""
-    times: dict[int, float] = {}
+def parse_gpu_time(text: str) -> dict[tuple[int, str], float]:
+    """Accumulated GPU time in ns by pid and client, from `ioreg -c AGXDeviceUserClient`: one block a client.
+
+    A process has several clients, and one that it closes takes its time along: only apart do they never shrink.
+    """
+    times: dict[tuple[int, str], float] = {}
     for block in re.split(r"^\s*\+-o ", text, flags=re.MULTILINE)[1:]:
         creator = re.search(r'"IOUserClientCreator" = "pid (\d+),', block)
-        if creator is not None:
-            spent = sum(int(value) for value in re.findall(r'"accumulatedGPUTime" ?= ?(\d+)', block))
-            times[int(creator[1])] = times.get(int(creator[1]), 0.0) + spent
+        spent = re.findall(r'"accumulatedGPUTime" ?= ?(\d+)', block)
+        if creator is not None and spent:
+            name = re.search(r"\bid (0x[0-9a-f]+)", block)
+            client = (int(creator[1]), name[1] if name is not None else "")
+            times[client] = times.get(client, 0.0) + sum(int(value) for value in spent)
+    if not times:
+        raise Unreadable("ioreg lists no client of the GPU with its accumulatedGPUTime")
     return times
-
-
-def parse_footprint(text: str) -> float:
-    """Bytes of a process's physical footprint, from `footprint`."""
-    match = re.search(r"^\s*phys_footprint: (\d+) B", text, flags=re.MULTILINE)
-    if match is None:
-        raise Unreadable("footprint prints no phys_footprint")
-    return float(match[1])
 
 
 def parse_backup_running(text: str) -> tuple[float, str]:
@@ -185,18 +184,33 @@ def read_thermal_level(system: System) -> tuple[float, str]:
     """The level from the notification key itself, else from the tool that prints it."""
     try:
         return thermal_level(system.notify_state(THERMAL_KEY))
+    except NotThere:
+        raise  # the tool would print the same 0
     except Unreadable:
         return thermal_level(parse_notifyutil(system.run("notifyutil", "-g", THERMAL_KEY)))
 
 
 def read_tree_footprint(system: System) -> float:
     """Bytes of the physical footprint of this process and its descendants: Metal memory included, unlike RSS."""
-    return float(sum(_footprint(system, pid) for pid in own_pids(system.root_pid)))
+    return _over_tree(system, system.footprint_bytes)
 
 
 def read_tree_peak(system: System) -> float:
     """The highest footprint of each of our processes, added up: never less than the tree's own highest."""
-    return float(sum(system.peak_footprint_bytes(pid) for pid in own_pids(system.root_pid)))
+    return _over_tree(system, system.peak_footprint_bytes)
+
+
+def _over_tree(system: System, read: Callable[[int], int]) -> float:
+    """Added up over our processes, less those that have just ended, are zombies or became another user's."""
+    found, reason = [], "none of our processes is there any more"
+    for pid in own_pids(system.root_pid):
+        try:
+            found.append(read(pid))
+        except Unreadable as error:
+            reason = str(error)
+    if not found:
+        raise Unreadable(reason)
+    return float(sum(found))
 
 
 def read_power_mode(system: System) -> tuple[float, str]:
@@ -226,18 +240,11 @@ def _process_info(system: System) -> tuple[tuple[float, str], bool]:
     return parse_process_info(system.run(sys.executable, "-c", _ASK_PROCESS_INFO))
 
 
-def _footprint(system: System, pid: int) -> float:
-    try:
-        return system.footprint_bytes(pid)
-    except Unreadable:
-        return parse_footprint(system.run("footprint", str(pid)))
-
-
 def read_gpu_time_of_others(system: System) -> dict[str, float]:
-    """Accumulated GPU milliseconds by pid, this process and its descendants left out."""
+    """Accumulated GPU milliseconds by client, those of our own processes left out."""
     times = parse_gpu_time(system.run("ioreg", "-r", "-d", "1", "-w", "0", "-c", "AGXDeviceUserClient"))
     ours = own_pids(system.root_pid)
-    return {str(pid): spent / _NS_PER_MS for pid, spent in times.items() if pid not in ours}
+    return {f"{pid} {client}": spent / _NS_PER_MS for (pid, client), spent in times.items() if pid not in ours}
 
 
 def _cpu_times(names: re.Pattern[str]) -> CounterReader:

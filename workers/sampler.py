@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from types import FrameType
@@ -18,10 +18,9 @@ from types import FrameType
 from workers.extras import MACOS_FIELDS
 from workers.streams import MacmonStream, Streaming
 from workers.system import LocalSystem, System, Unreadable
-from workers.telemetry import CHEAP, MachineReader
+from workers.telemetry import CHEAP, MachineReader, Reading
 
 NICENESS = 10
-PROBES = 2  # samples after which it is known what can be read here: a rate needs two
 
 
 def main() -> int:
@@ -54,13 +53,17 @@ def macmon_where_there(system: System, interval_s: float) -> Iterator[tuple[Syst
 
 
 def _sample(system: System, stream: MacmonStream | None, *, interval_s: float, parent: int) -> None:
-    reader = MachineReader(system, only=CHEAP if stream is None else CHEAP | set(MACOS_FIELDS))
+    streamed = frozenset() if stream is None else frozenset(MACOS_FIELDS)
+    reader = MachineReader(system, only=CHEAP | streamed)
     due_s, taken = time.monotonic(), 0
+    first: tuple[Reading, ...] = ()
     while os.getppid() == parent:
         at_s, readings = time.monotonic(), reader.read()
         taken += 1
-        if taken == PROBES:  # what cannot be read here costs its attempts no longer
-            reader.narrow({reading.field for reading in readings if _is_worth_asking(reading.reason)})
+        if taken == 1:
+            first = readings
+        elif taken == 2:  # what cannot be read here costs its attempts no longer
+            reader.narrow(worth_asking(first, readings, streamed=streamed))
         spent_s = time.process_time() + (0.0 if stream is None else stream.cpu_s())
         line = {"at_s": at_s, "readings": [asdict(reading) for reading in readings], "cpu_s": spent_s}
         try:
@@ -77,9 +80,18 @@ def _leave(number: int, frame: FrameType | None) -> None:
     sys.exit(0)
 
 
-def _is_worth_asking(reason: str | None) -> bool:
-    """A stream's first line may come later than the first samples."""
-    return reason is None or reason.startswith("macmon has printed nothing yet")
+def worth_asking(first: Sequence[Reading], second: Sequence[Reading], *, streamed: Collection[str]) -> set[str]:
+    """The fields to go on with after two samples: all but those that failed twice for the same reason.
+
+    What comes from the stream stays in any case: it costs a look, its first line may be late, and a GPU that idles
+    before the run has no clock.
+    """
+    reasons = {reading.field: reading.reason for reading in first}
+    return {
+        reading.field
+        for reading in second
+        if reading.field in streamed or reading.reason is None or reading.reason != reasons.get(reading.field)
+    }
 
 
 if __name__ == "__main__":

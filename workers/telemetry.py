@@ -17,7 +17,7 @@ import psutil
 
 from workers import extras, linux, macos
 from workers.processes import own_cpu_s
-from workers.system import CounterReader, FieldReader, LocalSystem, OneReading, System, Unreadable
+from workers.system import CounterReader, FieldReader, LocalSystem, OneReading, System, Unreadable, reaped_cpu_s
 
 Value = TypeVar("Value")
 
@@ -162,17 +162,19 @@ def _count(read: CounterReader, system: System) -> dict[str, float] | str:
 
 
 def _grown(name: str, source: str, before: _Totals | None, now: _Totals, *, per_s: bool) -> Reading:
-    """How much a counter grew. A part that is new grew from nothing; one that went away took its last growth along."""
+    """How much a counter grew. A part that is new grew from nothing; one that went away took its last growth along.
+
+    No part takes anything from the others: one that began anew, or whose clocks disagree by a tick, grew by nothing.
+    """
     new = now.found[name]
     old = FIRST if before is None else before.found[name]
     if isinstance(new, str) or isinstance(old, str):
         return Reading(field=name, source=source, reason=new if isinstance(new, str) else str(old))
-    growth = sum(total - old.get(part, 0.0) for part, total in new.items())
+    growth = sum(max(total - old.get(part, 0.0), 0.0) for part, total in new.items())
     elapsed_s = now.at_s - before.at_s if before is not None else 0.0
     if per_s and elapsed_s <= 0:
         return Reading(field=name, source=source, reason="no time passed since the last reading")
-    # Counters of different clocks can disagree by a tick: less than nothing is nothing.
-    return Reading(field=name, value=max(growth, 0.0) / (elapsed_s if per_s else 1.0), source=source)
+    return Reading(field=name, value=growth / (elapsed_s if per_s else 1.0), source=source)
 
 
 # ---- fields of every platform ----
@@ -190,10 +192,57 @@ def _memory_available(_system: System) -> float:
 
 
 def _cpu_of_others(system: System) -> dict[str, float]:
-    """CPU seconds of the whole machine less those of this process's tree: parts that add up to others' seconds."""
+    """CPU seconds of the whole machine less those of our tree."""
     times = psutil.cpu_times()
     busy_s = sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
-    return {"machine": busy_s} | {pid: -spent_s for pid, spent_s in own_cpu_s(system.root_pid).items()}
+    return {"": busy_s - _ours(system.root_pid).total_s()}
+
+
+class OwnCpu:
+    """CPU seconds of our tree, of what has ended as well: the programs that a reading starts live between two looks.
+
+    When the root has waited for a child, the system adds the child's whole life, and that of the children which it had
+    waited for, to what the root's children spent. Of that, what was seen of them while they lived has been counted.
+    So what a process had when last seen stands to its credit from the moment it is gone; what the root's children
+    spent is first taken from the credit, and only the rest counts. The credit stays until it is used up: a server is
+    gone when its worker has waited for it, and comes to the root with the worker only. What left our tree for good (its
+    parent died first) leaves its credit behind: then short programs count as others' again, and never ours twice.
+    """
+
+    def __init__(self, root_pid: int) -> None:
+        self._root_pid = root_pid
+        self._alive: dict[str, float] = {}
+        self._reaped_s = self._credit_s = self._total_s = 0.0
+
+    def total_s(self) -> float:
+        """All so far: it only grows."""
+        # Before the tree: a child that is waited for in between is then seen in neither, and counts at the next look.
+        # The other way round it would be seen in both.
+        reaped_s = self._reaped()
+        alive = own_cpu_s(self._root_pid)
+        for pid, spent_s in self._alive.items():
+            if alive.get(pid, -1.0) < spent_s:  # gone, or the pid is another process's by now
+                self._credit_s += spent_s
+            else:
+                self._total_s -= spent_s
+        self._total_s += sum(alive.values())
+        paid_s = min(reaped_s - self._reaped_s, self._credit_s)
+        self._total_s += reaped_s - self._reaped_s - paid_s
+        self._credit_s -= paid_s
+        self._alive, self._reaped_s = alive, reaped_s
+        return self._total_s
+
+    def _reaped(self) -> float:
+        """Where it cannot be read, what was read last: the rest counts as others'."""
+        try:
+            return max(reaped_cpu_s(self._root_pid), self._reaped_s)
+        except Unreadable:
+            return self._reaped_s
+
+
+@functools.cache
+def _ours(root_pid: int) -> OwnCpu:
+    return OwnCpu(root_pid)
 
 
 _FIELDS: dict[str, tuple[str, FieldReader]] = {

@@ -1,15 +1,20 @@
 """The doctor's findings on a terminal of 80 columns."""
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from orchestrator.doctor import Diagnosis, leftover_lines
 from orchestrator.views.terminal import table
+from workers.awake import Awake
 from workers.bandwidth import published_gb_per_s
 from workers.telemetry import Reading
 
 _FIELDS_WIDTH = 24
+# What `ps` tells of a program that nobody slowed down; macOS only, for Linux tells a niceness.
+_NORMAL_PRIORITY, _BACKGROUND_PRIORITY = 31, 4
 _UNITS = {"_mhz": " MHz", "_c": " °C", "_w": " W", "_rpm": " rpm", "_ms": " ms", "_mj": " mJ", "_percent": " %"}
 
 
@@ -45,7 +50,7 @@ def _print_machine(found: Diagnosis, out: Console) -> None:
         "memory": f"{_size(host.memory_bytes)}, of which a run may count on {_size(found.memory_budget_bytes)}",
         "bandwidth": _bandwidth(found),
         "MLX": device.get("error") or f"{device.get('device')}, Metal {'yes' if device.get('metal') else 'no'}",
-        "kept awake": found.awake.tool or f"no: {found.awake.reason}",
+        "kept awake": found.awake.tool or f"no: {_joined(found.awake.reason or '', _awake_remedy(found.awake))}",
         "database": f"{found.database}; {_size(found.disk_free_bytes)} free",
     }
     shown = table("machine", "")
@@ -75,6 +80,9 @@ def _print_readings(found: Diagnosis, out: Console) -> None:
             words = _joined(reading.reason, found.remedies.get(reading.field))
             missing.setdefault(words, []).append(reading.field)
     out.print(shown)
+    if low := _low_priority(found.readings):
+        out.print()
+        out.print(Text(low))
     if not missing:
         return
     out.print()
@@ -87,15 +95,38 @@ def _print_readings(found: Diagnosis, out: Console) -> None:
 
 
 def _print_gate(found: Diagnosis, out: Console) -> None:
-    """What would hold a trial up now. What cannot be read passes; why it cannot is above."""
+    """What would hold a trial up now. What cannot be read passes, with the reason."""
     out.print()
     shown = table("gate", "now", "")
     for finding in found.gate:
         if finding.unreadable is None:
             shown.add_row(finding.name, "waits" if finding.problem else "holds", finding.problem or "")
-    if unread := [finding.name for finding in found.gate if finding.unreadable is not None]:
-        shown.add_row("not readable", "passes", ", ".join(unread))
+        else:
+            shown.add_row(finding.name, "passes", f"not readable: {finding.unreadable}")
     out.print(shown)
+
+
+def _low_priority(readings: Sequence[Reading]) -> str | None:
+    """What a priority below the usual one does, and the remedy."""
+    value = next((each.value for each in readings if (each.field, each.source) == ("priority", "ps")), None)
+    if value is None or value >= _NORMAL_PRIORITY:
+        return None
+    what = "runs this in the background, up to 8 times slower" if value <= _BACKGROUND_PRIORITY else "throttles this"
+    return (
+        f"! priority {value:g} instead of {_NORMAL_PRIORITY}: macOS {what}"
+        " → start it from a terminal, without `nice` or `taskpolicy`; a launchd job needs ProcessType=Interactive"
+    )
+
+
+def _awake_remedy(awake: Awake) -> str | None:
+    reason = awake.reason or ""
+    if reason.startswith("systemd-inhibit cannot be started"):
+        return "install systemd, which has it; in a container: keep its host awake"
+    if reason.startswith("systemd-inhibit gave up"):
+        return "it needs a running systemd and its bus, which a container lacks: keep the host awake"
+    if reason.startswith("caffeinate"):
+        return "it is macOS's own, in /usr/bin: put that on PATH"
+    return "turn sleeping off in the system's settings"
 
 
 def _bandwidth(found: Diagnosis) -> str:

@@ -13,7 +13,9 @@ import pytest
 from rich.console import Console
 
 from orchestrator.doctor import Diagnosis, examine
+from orchestrator.running.gate import Finding
 from orchestrator.views.doctor_view import print_diagnosis
+from workers.awake import Awake
 from workers.host import read_host
 from workers.orphans import Leftovers, Orphan, Suspect
 from workers.remedies import remedy
@@ -71,6 +73,49 @@ def test_a_missing_reading_says_why_and_what_would_bring_it(here: Diagnosis) -> 
     assert words is not None
     text = " ".join(shown(replace(here, readings=(missing,), remedies={"gpu_mhz": words})).split())
     assert "macmon is not installed → install macmon" in text
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "says"),
+    [
+        ("ps", 4.0, "! priority 4 instead of 31: macOS runs this in the background, up to 8 times slower → start it"),
+        ("ps", 20.0, "! priority 20 instead of 31: macOS throttles this → start it from a terminal"),
+        ("ps", 31.0, None),
+        ("ps", 47.0, None),
+        ("getpriority", 0.0, None),  # Linux's niceness
+        ("getpriority", 10.0, None),
+    ],
+)
+def test_a_low_priority_is_told_with_its_remedy(here: Diagnosis, source: str, value: float, says: str | None) -> None:
+    reading = Reading(field="priority", value=value, source=source)
+    text = " ".join(shown(replace(here, readings=(reading,), remedies={})).split())
+    assert ("! priority" in text) == (says is not None)
+    assert (says or "") in text
+
+
+def test_each_condition_that_cannot_be_read_says_why(here: Diagnosis) -> None:
+    unread = (
+        Finding(name="vm_pressure", kind="busy", unreadable="not read on this platform"),
+        Finding(name="thermal_level", kind="heat", unreadable="no thermal zones here"),
+    )
+    text = " ".join(shown(replace(here, gate=unread)).split())
+    assert "vm_pressure passes not readable: not read on this platform" in text
+    assert "thermal_level passes not readable: no thermal zones here" in text
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("systemd-inhibit cannot be started: No such file or directory", "install systemd"),
+        ("systemd-inhibit gave up: Failed to connect to bus", "keep the host awake"),
+        ("caffeinate cannot be started: No such file or directory", "put that on PATH"),
+        ("no tool is known on freebsd14", "turn sleeping off"),
+    ],
+)
+def test_a_machine_that_is_not_kept_awake_is_told_what_helps(here: Diagnosis, reason: str, remedy: str) -> None:
+    text = " ".join(shown(replace(here, awake=Awake(tool=None, reason=reason))).split())
+    assert f"no: {reason} → " in text
+    assert remedy in text
 
 
 def test_leftovers_are_named_with_their_memory(here: Diagnosis) -> None:

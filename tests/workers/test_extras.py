@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -57,6 +58,24 @@ def test_both_layouts_of_macmon_are_read(text: str, expected: dict[str, float | 
 def test_what_says_nothing_is_never_zero(text: str) -> None:
     with pytest.raises(Unreadable, match="macmon"):
         extras.parse_macmon(text, "gpu_freq_mhz")
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "reason"),
+    [
+        (NEW.replace("71.5", "0.0"), "cpu_c", "macmon tells 0: no sensor of it is valid"),
+        (NEW.replace("68.25", "-3.5"), "gpu_c", "macmon tells -3.5: no sensor of it is valid"),
+        (NEW.replace("1380", "0"), "gpu_mhz", "macmon tells 0: the GPU idled, or its clock is unknown"),
+        (OLD.replace("461", "0"), "gpu_mhz", "macmon tells 0: the GPU idled, or its clock is unknown"),
+    ],
+)
+def test_a_zero_that_means_unknown_is_a_reason(text: str, field: str, reason: str) -> None:
+    assert fields(Recorded(platform="darwin", commands={COMMAND: text}))[field] == (None, reason)
+
+
+def test_a_zero_that_is_meant_stays_one() -> None:
+    still = fields(Recorded(platform="darwin", commands={COMMAND: NEW.replace("2300", "0").replace("0.97", "0")}))
+    assert (still["fan_rpm"], still["gpu_active_ratio"]) == ((0.0, None), (0.0, None))
 
 
 def test_without_the_tools_the_reason_names_them() -> None:
@@ -123,3 +142,52 @@ def test_energy_windows_add_up(package: Any) -> None:
     reader.read()
     found = {reading.field: reading.value for reading in reader.read()}
     assert found["energy_mj"] == 500
+
+
+def test_an_energy_monitor_that_cannot_be_made_is_a_reason(package: Any) -> None:
+    def monitor() -> None:
+        raise RuntimeError("failed to create an IOReport subscription")
+
+    package("zeus_apple_silicon", AppleEnergyMonitor=monitor)
+    found = fields(Recorded(platform="darwin"))
+    assert found["energy_mj"] == (None, "zeus-apple-silicon: failed to create an IOReport subscription")
+
+
+def test_a_window_that_cannot_be_ended_is_a_reason_and_the_next_one_may_be(package: Any) -> None:
+    class Monitor:
+        def __init__(self) -> None:
+            self.windows, self.ended = 0, 0
+
+        def begin_window(self, name: str) -> None:
+            self.windows += 1
+
+        def end_window(self, name: str) -> SimpleNamespace:
+            self.windows, self.ended = self.windows - 1, self.ended + 1
+            if self.windows < 0 or self.ended == 1:
+                raise KeyError
+            return SimpleNamespace(gpu_mj=400)
+
+    package("zeus_apple_silicon", AppleEnergyMonitor=Monitor)
+    reader = MachineReader(Recorded(platform="darwin"), only={"energy_mj"})
+    read = [reader.read()[0] for _ in range(3)]
+    assert [each.value for each in read] == [None, None, 400]
+    assert read[0].reason == "zeus-apple-silicon: KeyError"
+
+
+def test_whatever_nvidia_s_package_throws_is_a_reason(package: Any) -> None:
+    def broken() -> None:
+        raise OSError("libnvidia-ml.so.1: invalid ELF header")
+
+    package("pynvml", nvmlInit=broken)  # has no NVMLError either
+    found = fields(Recorded(platform="linux"))
+    for field in ("gpu_mhz", "gpu_active_ratio", "gpu_c", "gpu_throttle", "energy_mj"):
+        assert found[field] == (None, "NVML: libnvidia-ml.so.1: invalid ELF header")
+
+
+def test_a_package_that_breaks_while_it_is_imported_is_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pynvml.py").write_text("raise RuntimeError('wrong chip')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    assert fields(Recorded(platform="linux"))["gpu_mhz"] == (None, "nvidia-ml-py: wrong chip")

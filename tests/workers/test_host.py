@@ -70,9 +70,19 @@ def test_words_for_a_number_are_none_with_a_reason() -> None:
     assert (host.memory_bytes, host.missing) == (None, {"memory_bytes": "memory_bytes: 'a lot' is no number"})
 
 
-def test_levels_of_other_names_are_not_taken_for_performance_cores() -> None:
-    with pytest.raises(Unreadable, match="names no Performance cores"):
-        parse_performance_cores(recorded("sysctl_perflevel.public.txt").replace("Performance", "Efficiency"))
+def test_the_fastest_cores_count_whatever_their_name() -> None:
+    text = recorded("sysctl_perflevel.public.txt")
+    assert parse_performance_cores(text) == "12"
+    assert parse_performance_cores(text.replace("Performance", "Super")) == "12"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [("Performance", "Efficiency", "fastest cores Efficiency"), ("physicalcpu", "logicalcpu", "no cores of level 0")],
+)
+def test_slow_or_unnamed_cores_are_not_taken_for_the_fastest(old: str, new: str, reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        parse_performance_cores(recorded("sysctl_perflevel.public.txt").replace(old, new))
 
 
 def test_an_arm_board_names_itself() -> None:

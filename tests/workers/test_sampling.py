@@ -9,9 +9,10 @@ import time
 import psutil
 import pytest
 
-from workers.sampler import NICENESS
+from workers.extras import MACOS_FIELDS
+from workers.sampler import NICENESS, worth_asking
 from workers.sampling import Sample, Sampler, summarise
-from workers.telemetry import CHEAP, Reading
+from workers.telemetry import CHEAP, FIRST, Reading
 
 PATIENCE_S = 30.0
 
@@ -55,6 +56,29 @@ def test_the_work_of_our_tree_is_not_that_of_others() -> None:
     known = [value for value in values if value is not None]
     # Whatever else runs here, what ours used is not in it.
     assert sum(known) / len(known) < (os.cpu_count() or 1) - ours_s / elapsed_s / 2
+
+
+def _read(**reasons: str | None) -> list[Reading]:
+    return [Reading(field=name, value=None if reason else 1.0, reason=reason) for name, reason in reasons.items()]
+
+
+def test_only_what_failed_twice_for_the_same_reason_is_given_up() -> None:
+    first = _read(
+        good=None, absent="no sensor", once="process 7 ended", other="process 7 ended", rate=FIRST, gpu_mhz="0"
+    )
+    second = _read(
+        good=None, absent="no sensor", once=None, other="process 8 ended", rate="no time passed", gpu_mhz="0"
+    )
+    assert worth_asking(first, second, streamed=()) == {"good", "once", "other", "rate"}
+    assert worth_asking(first, second, streamed={"gpu_mhz"}) == {"good", "once", "other", "rate", "gpu_mhz"}
+
+
+def test_what_this_machine_has_not_got_is_asked_for_no_longer_and_the_rest_goes_on() -> None:
+    with Sampler(interval_s=0.05) as sampler:
+        samples = wait_for(sampler, 3)
+    first, second, third = ({reading.field: reading.reason for reading in each.readings} for each in samples[:3])
+    gone = {name for name, reason in first.items() if reason is not None and reason == second[name]}
+    assert third.keys() == first.keys() - (gone - set(MACOS_FIELDS) if sys.platform == "darwin" else gone)
 
 
 def test_a_sampler_that_was_held_up_goes_on() -> None:

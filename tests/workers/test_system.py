@@ -1,12 +1,13 @@
 """The calls into Darwin's library: their order, their arguments and their failures, on a stand-in for the library."""
 
 import ctypes
+import os
 import sys
 from typing import Any
 
 import pytest
 
-from workers.system import LocalSystem, Unreadable
+from workers.system import LocalSystem, NotThere, Unreadable, reaped_cpu_s
 
 KEY = "com.apple.system.thermalpressurelevel"
 
@@ -14,9 +15,24 @@ KEY = "com.apple.system.thermalpressurelevel"
 class Library:
     """Answers as libSystem does; remembers the calls."""
 
-    def __init__(self, *, register: int = 0, get: int = 0, state: int = 2, rusage: int = 0) -> None:
+    def __init__(
+        self, *, register: int = 0, get: int = 0, state: int = 2, rusage: int = 0, virtual: int | None = 0
+    ) -> None:
         self._register, self._get, self._state, self._rusage = register, get, state, rusage
+        self._virtual = virtual  # None: the system has no such name
         self.calls: list[str] = []
+
+    def sysctlbyname(self, name: bytes, value: Any, size: Any, new: None, new_size: ctypes.c_size_t) -> int:
+        assert (name, new, new_size.value) == (b"kern.hv_vmm_present", None, 0)
+        assert ctypes.cast(size, ctypes.POINTER(ctypes.c_size_t))[0] == ctypes.sizeof(ctypes.c_int)
+        if self._virtual is None:
+            return -1
+        ctypes.cast(value, ctypes.POINTER(ctypes.c_int))[0] = self._virtual
+        return 0
+
+    def mach_timebase_info(self, info: Any) -> int:
+        info[0], info[1] = 125, 3  # Apple silicon's
+        return 0
 
     def notify_register_check(self, key: bytes, token: Any) -> int:
         assert key == KEY.encode()
@@ -40,6 +56,8 @@ class Library:
         raw = bytearray(len(buffer))
         raw[64:72] = (15 * 2**30).to_bytes(8, sys.byteorder)  # resident: misses Metal's memory
         raw[72:80] = (148 * 2**30).to_bytes(8, sys.byteorder)  # the physical footprint
+        raw[96:104] = (24_000_000 * 60).to_bytes(8, sys.byteorder)  # ticks of its children as a user
+        raw[104:112] = (24_000_000 * 15).to_bytes(8, sys.byteorder)  # and in the system
         raw[240:248] = (150 * 2**30).to_bytes(8, sys.byteorder)  # its highest
         buffer.raw = bytes(raw)
         return self._rusage
@@ -80,3 +98,27 @@ def test_the_footprint_is_the_one_that_holds_metals_memory(monkeypatch: pytest.M
 
 def test_its_highest_over_the_process_s_life_is_another_field(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mac(monkeypatch, Library()).peak_footprint_bytes(4711) == 150 * 2**30
+
+
+def test_in_a_virtual_mac_the_key_s_0_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(virtual=1, state=0)
+    with pytest.raises(NotThere, match="a virtual Mac"):
+        mac(monkeypatch, library).notify_state(KEY)
+    assert library.calls == []
+    assert mac(monkeypatch, Library(virtual=None, state=0)).notify_state(KEY) == 0
+
+
+def test_the_time_of_children_comes_in_ticks_of_the_chip(monkeypatch: pytest.MonkeyPatch) -> None:
+    mac(monkeypatch, Library())
+    assert reaped_cpu_s(4711) == pytest.approx(75.0)
+    mac(monkeypatch, Library(rusage=-1))
+    with pytest.raises(Unreadable, match="another user's"):
+        reaped_cpu_s(4711)
+
+
+def test_tools_speak_the_language_that_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Mac whose numbers have decimal commas prints `used = 1024,50M`."""
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    monkeypatch.setenv("LC_NUMERIC", "de_DE.UTF-8")
+    assert LocalSystem().run("sh", "-c", 'printf "%s" "$LC_ALL"') == "C"
+    assert os.environ["LC_ALL"] == "de_DE.UTF-8"

@@ -1,9 +1,12 @@
 """Reading the machine: every recording of a Mac, a made-up Linux machine, and this one."""
 
 import os
+import resource
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,17 +14,24 @@ from typing import Any
 import pytest
 
 from tests.workers.machines import FIXTURES, Recorded, recorded
-from workers import macos
+from workers import macos, telemetry
 from workers.macos import THERMAL_KEY
 from workers.processes import own_cpu_s
-from workers.system import LocalSystem, Unreadable
-from workers.telemetry import FIRST, MachineReader, Reading, read_machine, read_thermal_level
+from workers.system import LocalSystem, NotThere, Unreadable, reaped_cpu_s
+from workers.telemetry import CHEAP, FIRST, MachineReader, OwnCpu, Reading, read_machine, read_thermal_level
+
+
+@pytest.fixture(autouse=True)
+def own_cpu_forgotten() -> Iterator[None]:
+    """What one test makes of our tree is nothing to the next."""
+    yield
+    telemetry._ours.cache_clear()  # noqa: SLF001
+
 
 # ---- the recordings, each by the parser that reads it ----
 
 PARSED: list[tuple[str, Callable[[str], Any], Any]] = [
-    ("footprint.layout.txt", macos.parse_footprint, 20_008_894_464.0),
-    ("ioreg_agx_user_client.layout.txt", macos.parse_gpu_time, {440: 38_814_507_416.0}),
+    ("ioreg_agx_user_client.layout.txt", macos.parse_gpu_time, {(440, "0x100002dbd"): 38_814_507_416.0}),
     ("ioreg_ioaccelerator_busy.public.txt", lambda text: macos.parse_accelerator(text, "Device Utilization %"), 99.0),
     (
         "ioreg_ioaccelerator_busy.public.txt",
@@ -76,7 +86,7 @@ def test_no_recording_is_left_out() -> None:
 @pytest.mark.parametrize(
     "parse",
     [
-        macos.parse_footprint,
+        macos.parse_gpu_time,
         macos.parse_notifyutil,
         macos.parse_power_source,
         macos.parse_power_mode,
@@ -109,10 +119,22 @@ def test_wired_pages_are_bytes_by_the_size_that_vm_stat_names() -> None:
     assert macos.parse_wired(text) == 250 * 16384.0
 
 
-def test_gpu_time_is_summed_over_the_clients_of_a_process() -> None:
-    block = recorded("ioreg_agx_user_client.layout.txt")
-    mine = block.replace("pid 440, WindowServer", "pid 7, python")
-    assert macos.parse_gpu_time(block + mine + mine) == {440: 38_814_507_416.0, 7: 2 * 38_814_507_416.0}
+def _client(pid: int, name: str, ns: int | None) -> str:
+    """A block of ioreg's, in the recording's layout; None: one that has submitted nothing."""
+    text = recorded("ioreg_agx_user_client.layout.txt")
+    usage = "" if ns is None else f'{{"API"="Metal","lastSubmittedTime"=1,"accumulatedGPUTime"={ns}}}'
+    lines = [f'      "AppUsage" = ({usage})' if "AppUsage" in line else line for line in text.splitlines()]
+    return "\n".join(lines).replace("pid 440, WindowServer", f"pid {pid}, app").replace("0x100002dbd", name) + "\n"
+
+
+def test_gpu_time_is_told_by_client() -> None:
+    text = _client(440, "0xa", 5) + _client(7, "0xb", 6) + _client(7, "0xc", 7) + _client(8, "0xd", None)
+    assert macos.parse_gpu_time(text) == {(440, "0xa"): 5, (7, "0xb"): 6, (7, "0xc"): 7}
+
+
+def test_clients_without_the_counter_are_no_zero() -> None:
+    with pytest.raises(Unreadable, match="accumulatedGPUTime"):
+        macos.parse_gpu_time(_client(8, "0xd", None))
 
 
 @pytest.mark.parametrize("number", [-1, 5, 2**64 - 1])
@@ -138,7 +160,6 @@ def _mac(**changes: str) -> Recorded:
         "sysctl iogpu.wired_limit_mb": recorded("sysctl_memory.layout.txt"),
         "sysctl kern.memorystatus_vm_pressure_level": recorded("sysctl_memory.layout.txt"),
         "tmutil status": recorded("tmutil_status_idle.layout.txt"),
-        f"footprint {os.getpid()}": recorded("footprint.layout.txt"),
         f"ps -o pri= -p {os.getpid()}": "31\n",
     }
     return Recorded(platform="darwin", commands=commands | changes, notifications={THERMAL_KEY: 2})
@@ -161,7 +182,6 @@ def test_a_mac_is_read_whole() -> None:
         "wired_limit_bytes": (40_960 * 2.0**20, None),
         "vm_pressure": (1.0, "normal"),
         "swap_used_bytes": (0.0, None),
-        "tree_memory_bytes": (20_008_894_464.0, None),
         "time_machine": (0.0, "idle"),
         "priority": (31.0, None),
         "cpu_speed_limit_percent": (None, None),
@@ -223,6 +243,26 @@ def test_gpu_time_of_others_is_a_rate_between_two_readings() -> None:
     assert _by_field(reader.read())["gpu_ms_per_s_others"].value == pytest.approx(60.0)
 
 
+def test_a_client_that_closes_takes_nothing_from_what_others_do() -> None:
+    clock = iter([0.0, 0.0, 5.0, 5.0])
+    before = _client(7, "0xb", 1_000_000_000) + _client(8, "0xc", 38_000_000_000) + _client(8, "0xd", 2_000_000_000)
+    mac = _mac(**{AGX_CLIENTS: before})
+    reader = MachineReader(mac, clock=lambda: next(clock))
+    reader.read()
+    after = _client(7, "0xb", 5_000_000_000) + _client(8, "0xd", 1_000_000_000)  # 0xc closed, 0xd told less than before
+    mac.commands = {**mac.commands, AGX_CLIENTS: after}
+    assert _by_field(reader.read())["gpu_ms_per_s_others"].value == pytest.approx(800.0)
+
+
+@pytest.mark.parametrize("answer", ["", "\n", _client(8, "0xd", None)])
+def test_a_mac_that_tells_no_gpu_time_is_not_one_at_rest(answer: str) -> None:
+    clock = iter([0.0, 0.0, 5.0, 5.0])
+    reader = MachineReader(_mac(**{AGX_CLIENTS: answer}), clock=lambda: next(clock))
+    reader.read()
+    found = _by_field(reader.read())["gpu_ms_per_s_others"]
+    assert (found.value, "accumulatedGPUTime" in (found.reason or "")) == (None, True)
+
+
 PS = "ps -A -o pid= -o time= -o comm="
 
 
@@ -241,13 +281,49 @@ def test_what_spotlight_and_photos_use_is_a_rate_in_cores() -> None:
     assert found["cpu_cores_photos"].value == pytest.approx(1.0 / 4)
 
 
-def test_the_tree_s_highest_footprint_is_read_where_the_system_keeps_it() -> None:
-    class WithPeak(Recorded):
-        def peak_footprint_bytes(self, pid: int) -> int:
-            return 21 * 10**9
+class WithFootprints(Recorded):
+    """A Mac that tells the footprints of processes 1 and 2, and fails for what has ended or is another user's."""
 
-    assert _by_field(MachineReader(WithPeak(platform="darwin")).read())["tree_memory_peak_bytes"].value == 21e9
-    assert _by_field(MachineReader(Recorded(platform="darwin")).read())["tree_memory_peak_bytes"].reason
+    def footprint_bytes(self, pid: int) -> int:
+        return {1: 15 * 10**9, 2: 4 * 10**9}[pid] if pid in (1, 2) else Recorded.footprint_bytes(self, pid)
+
+    def peak_footprint_bytes(self, pid: int) -> int:
+        return self.footprint_bytes(pid) + 10**9
+
+
+@pytest.mark.parametrize(
+    ("pids", "now", "peak"), [({1, 2}, 19e9, 21e9), ({1, 2, 3}, 19e9, 21e9), ({3}, None, None), (set(), None, None)]
+)
+def test_one_process_that_ended_does_not_cost_the_tree_s_memory(
+    monkeypatch: pytest.MonkeyPatch, pids: set[int], now: float | None, peak: float | None
+) -> None:
+    monkeypatch.setattr("workers.macos.own_pids", lambda root_pid: pids)
+    mac = WithFootprints(platform="darwin")
+    found = _by_field(MachineReader(mac, only={"tree_memory_bytes", "tree_memory_peak_bytes"}).read())
+    assert (found["tree_memory_bytes"].value, found["tree_memory_peak_bytes"].value) == (now, peak)
+    assert (found["tree_memory_bytes"].reason is None) == (now is not None)
+    assert not mac.ran
+
+
+def test_cheap_readings_of_a_mac_start_no_program() -> None:
+    mac = Recorded(platform="darwin", notifications={THERMAL_KEY: 0})
+    MachineReader(mac, only=CHEAP - {"swap_used_bytes", "gpu_mhz", "gpu_c"}).read()  # Linux's own
+    assert not mac.ran
+
+
+class VirtualMac(Recorded):
+    """A Mac whose notification key answers 0 although nothing sets it."""
+
+    def notify_state(self, key: str) -> int:
+        raise NotThere("a virtual Mac")
+
+
+def test_a_virtual_mac_has_no_thermal_level_whatever_the_tool_prints() -> None:
+    mac = VirtualMac(
+        platform="darwin", commands={f"notifyutil -g {THERMAL_KEY}": recorded("notifyutil_level0.public.txt")}
+    )
+    found = read_thermal_level(mac)
+    assert (found.value, found.reason, mac.ran) == (None, "a virtual Mac", [])
 
 
 FOUNDATION = """
@@ -409,12 +485,115 @@ def test_a_full_reading_is_cheap() -> None:
 def test_the_work_of_our_own_processes_is_not_that_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = iter([psutil_times(user=90.0, system=10.0), psutil_times(user=95.0, system=11.0)])
     ours = iter([{"1": 10.0, "2": 5.0}, {"1": 13.0, "3": 1.0}])  # one ended, one is new
+    reaped = iter([20.0, 25.5])  # of the one that ended half a second was not seen
     monkeypatch.setattr("workers.telemetry.psutil.cpu_times", lambda: next(busy))
     monkeypatch.setattr("workers.telemetry.own_cpu_s", lambda root_pid: next(ours))
+    monkeypatch.setattr("workers.telemetry.reaped_cpu_s", lambda root_pid: next(reaped))
     clock = iter([0.0, 0.0, 2.0, 2.0])
     reader = MachineReader(Recorded(platform="linux"), clock=lambda: next(clock))
     reader.read()
-    assert _by_field(reader.read())["cpu_cores_others"].value == pytest.approx((6 - 3 - 1) / 2)
+    assert _by_field(reader.read())["cpu_cores_others"].value == pytest.approx((6 - 3 - 1 - 0.5) / 2)
+
+
+def spent(monkeypatch: pytest.MonkeyPatch, *looks: tuple[float, dict[str, float]]) -> list[float]:
+    """How much our CPU seconds grow from look to look: what the root's children spent, and the living by pid."""
+    reaped, alive = iter([look[0] for look in looks]), iter([look[1] for look in looks])
+    monkeypatch.setattr("workers.telemetry.reaped_cpu_s", lambda root_pid: next(reaped))
+    monkeypatch.setattr("workers.telemetry.own_cpu_s", lambda root_pid: next(alive))
+    ours = OwnCpu(1)
+    totals = [ours.total_s() for _ in looks]
+    return [after - before for before, after in pairwise(totals)]
+
+
+@pytest.mark.parametrize(
+    ("looks", "grown"),
+    [
+        # short programs that no look has seen
+        ([(5.0, {"1": 10.0}), (5.5, {"1": 11.0})], [1.5]),
+        # a worker of 100 s ends after one more second, and a program beside it
+        ([(0.0, {"1": 1.0, "2": 100.0}), (101.25, {"1": 1.0})], [1.25]),
+        # a worker that is dead for a while before it is waited for
+        ([(0.0, {"1": 1.0, "2": 100.0}), (0.0, {"1": 1.0}), (100.5, {"1": 1.0})], [0.0, 0.5]),
+        # a server of 50 s is waited for by its worker, which goes on, spends 2 s more, and ends
+        (
+            [
+                (0.0, {"1": 1.0, "2": 7.0, "3": 50.0}),
+                (0.0, {"1": 1.0, "2": 8.0}),
+                (59.5, {"1": 1.0}),
+            ],
+            [1.0, 1.5],
+        ),
+        # a process that left our tree for good: programs count as others' until its seconds are used up
+        ([(0.0, {"1": 1.0, "3": 2.0}), (0.5, {"1": 1.0}), (3.0, {"1": 1.0})], [0.0, 1.0]),
+        # a pid that is another process's by now
+        ([(0.0, {"1": 1.0, "2": 100.0}), (100.0, {"1": 1.0, "2": 0.25})], [0.25]),
+    ],
+)
+def test_what_ended_is_ours_and_counts_once(
+    monkeypatch: pytest.MonkeyPatch, looks: list[tuple[float, dict[str, float]]], grown: list[float]
+) -> None:
+    assert spent(monkeypatch, *looks) == pytest.approx(grown)
+
+
+def test_where_the_children_s_time_cannot_be_read_they_count_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(root_pid: int) -> float:
+        raise Unreadable("no such process")
+
+    monkeypatch.setattr("workers.telemetry.reaped_cpu_s", unreadable)
+    alive = iter([{"1": 1.0}, {"1": 3.0}])
+    monkeypatch.setattr("workers.telemetry.own_cpu_s", lambda root_pid: next(alive))
+    ours = OwnCpu(1)
+    before_s = ours.total_s()
+    assert ours.total_s() - before_s == 2.0
+
+
+BURN = "import time\nwhile time.process_time() < {:g}: pass\n"
+WORKER = (
+    BURN + "import subprocess, sys\nprint('seen', flush=True)\ninput()\n"
+    "subprocess.run([sys.executable, '-c', {!r}], check=True)\nwhile time.process_time() < {:g}: pass\n"
+)
+
+
+def test_real_programs_and_a_real_worker_that_ends_are_ours_and_count_once() -> None:
+    def children_s() -> float:
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return spent.ru_utime + spent.ru_stime
+
+    def spent_s() -> float:
+        """Counted otherwise: this process, and its children, whose time is whole once all have been waited for."""
+        return own_cpu_s(os.getpid())[str(os.getpid())] + children_s()
+
+    ours = OwnCpu(os.getpid())
+    total_s, true_s = ours.total_s(), spent_s()
+    LocalSystem().run(sys.executable, "-c", BURN.format(0.4))
+    assert ours.total_s() - total_s == pytest.approx(spent_s() - true_s, abs=0.1)
+    assert spent_s() - true_s > 0.4
+    code = WORKER.format(0.5, BURN.format(0.3), 0.8)
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        assert ours.total_s() - total_s > 0.4 + 0.5 - 0.1  # seen while it lives
+        worker.communicate(b"\n")
+    assert ours.total_s() - total_s == pytest.approx(spent_s() - true_s, abs=0.1)
+    assert spent_s() - true_s > 0.4 + 0.8 + 0.3
+
+
+def test_the_children_of_another_process_are_told_too() -> None:
+    """The sampler is a child of the run, whose readings start programs."""
+    code = (
+        "import resource, subprocess, sys\n"
+        f"subprocess.run([sys.executable, '-c', {BURN.format(0.3)!r}], check=True)\n"
+        "spent = resource.getrusage(resource.RUSAGE_CHILDREN)\nprint(spent.ru_utime + spent.ru_stime, flush=True)\n"
+        "input()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        told_s = float(run.stdout.readline())
+        assert told_s > 0.3
+        assert reaped_cpu_s(run.pid) == pytest.approx(told_s, abs=0.03)
+        run.communicate(b"\n")
+    with pytest.raises(Unreadable, match=str(run.pid)):
+        reaped_cpu_s(run.pid)
 
 
 def psutil_times(*, user: float, system: float) -> SimpleNamespace:
