@@ -21,8 +21,13 @@ class Awake:
 
     tool: str | None
     reason: str | None
+    holder: subprocess.Popen[bytes] | None = None  # None: nothing holds it
 
     def reading(self) -> Reading:
+        """As it is now: the tool may have been ended by somebody."""
+        if self.holder is not None and self.holder.poll() is not None:
+            reason = f"{self.tool} has ended before the run: status {self.holder.returncode}"
+            return Reading(field="kept_awake", source="no-sleep assertion", reason=reason)
         return Reading(field="kept_awake", value_text=self.tool, source="no-sleep assertion", reason=self.reason)
 
 
@@ -61,7 +66,7 @@ def _state(holder: subprocess.Popen[bytes], tool: str) -> Awake:
     try:
         holder.wait(START_S)
     except subprocess.TimeoutExpired:
-        return Awake(tool=tool, reason=None)
+        return Awake(tool=tool, reason=None, holder=holder)
     words = (holder.stderr.read() if holder.stderr else b"").decode(errors="replace").strip().splitlines()
     return Awake(tool=None, reason=f"{tool} gave up: {words[0] if words else f'status {holder.returncode}'}")
 

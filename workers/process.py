@@ -149,6 +149,10 @@ class WorkerProcess:
         self._report = replace(report, hung=not ended, held_bytes=held)
         return self._report
 
+    def held_bytes(self) -> int | None:
+        """What the worker and all that came of it hold together, a server among them; None: unreadable, or ended."""
+        return None if self._child is None else self._child.held_bytes()
+
     def __enter__(self) -> Self:
         return self
 

@@ -173,6 +173,22 @@ def load_note(*, planned_bytes: int | None, measured_bytes: int | None) -> str |
     )
 
 
+def held_note(*, planned_bytes: int | None, held_bytes: int | None) -> str | None:
+    """The same where no engine tells what its models take, by all that the arm's processes hold: a server's and ours.
+
+    They hold more than weights: up to the allowance for two processes more is as planned.
+    """
+    if not planned_bytes or held_bytes is None:
+        return None
+    most = planned_bytes + 2 * PROCESS_OVERHEAD_BYTES
+    if (1 - LOAD_TOLERANCE) * planned_bytes <= held_bytes <= (1 + LOAD_TOLERANCE) * most:
+        return None
+    return (
+        f"its processes hold {held_bytes / 1e9:.2f} GB after loading, against planned weights of"
+        f" {planned_bytes / 1e9:.2f} GB and up to {(most - planned_bytes) / 1e9:.1f} GB beside them"
+    )
+
+
 def peak_note(*, planned_bytes: int | None, peak_bytes: int | None) -> str | None:
     """How the highest that an arm held exceeds all that was planned for it; None: hardly, or unknown.
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.plan import Plan
-from orchestrator.planning.memory import load_note, peak_note
+from orchestrator.planning.memory import held_note, load_note, peak_note
 from orchestrator.planning.residency import plan_of
 from orchestrator.running.amending import note_memory
 from orchestrator.running.crew import Member
 from orchestrator.running.outcome import LoadMemory, Outcome
 from orchestrator.running.recorder import Recorder
-from workers.holding import held_bytes, tree_peak_bytes
+from workers.holding import tree_peak_bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,12 +33,14 @@ class Footprints:
 
     def after_load(self, arm: str, member: Member) -> LoadMemory:
         """What is in use after loading, against the planned weights."""
-        planned, pid = self.weights_bytes.get(arm), member.process.pid
-        found = load_note(planned_bytes=planned, measured_bytes=member.loaded.active_memory_bytes)
+        planned, in_use = self.weights_bytes.get(arm), member.loaded.active_memory_bytes
+        held = None if member.loaded.simulated else member.process.held_bytes()
+        found = load_note(planned_bytes=planned, measured_bytes=in_use)
+        if in_use is None and self.total_bytes.get(arm) != 0:  # 0: a server that ran already holds it
+            found = held_note(planned_bytes=planned, held_bytes=held)
         if found is not None and arm not in self._load_notes:
             self._load_notes[arm] = found
             self.note(f"{arm}: {found}")
-        held = None if pid is None or member.loaded.simulated else held_bytes(pid)
         return LoadMemory(planned_bytes=planned, footprint_bytes=held, note=self._noted(arm))
 
     def after_trial(self, arm: str, member: Member, outcome: Outcome) -> None:

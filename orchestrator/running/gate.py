@@ -94,11 +94,14 @@ class Gatekeeper:
         canary_finding: Finding | None = None
         while True:
             findings = check(self.gate, self.samples(), now=self.clock())
-            if canary is not None and self.clock() - canary_at >= self.gate.canary_interval_s:
+            findings += [self.leftovers()] if self.leftovers is not None else []
+            due = canary is not None and self.clock() - canary_at >= self.gate.canary_interval_s
+            # Only where nothing else is wrong: a decode would keep warm what is waited for to cool, and the first one
+            # must be a cold machine's.
+            if canary is not None and due and all(finding.problem is None for finding in findings):
                 self.canary_ratio, canary_at = canary(), self.clock()
                 canary_finding = _canary(self.gate, self.canary_ratio)
             findings += [canary_finding] if canary_finding is not None else []
-            findings += [self.leftovers()] if self.leftovers is not None else []
             problems = [finding for finding in findings if finding.problem is not None]
             patient = [finding for finding in problems if self._left_s(finding, began) > 0]
             if not patient:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from workers.sampling import Sample, Sampler, summarise
 from workers.telemetry import CHEAP, Reading, read_machine
 
-KEPT_S = 60.0  # at least as long as the gate looks back
+KEPT_S = 60.0
 NO_SAMPLER = "no sampler ran: gate.sampler is off, or nothing here is measured"
 
 
@@ -20,19 +20,22 @@ class Lookout:
     sampler: Sampler | None = None
     also: Callable[[], tuple[Reading, ...]] = tuple  # what the run itself knows of the machine
     clock: Callable[[], float] = time.monotonic
-    _full: deque[Sample] = field(default_factory=lambda: deque(maxlen=200))
+    kept_s: float = KEPT_S  # at least as long as the gate looks back
+    _full: deque[Sample] = field(default_factory=deque)
 
     def read(self) -> tuple[Reading, ...]:
         """Everything, now."""
         at_s = self.clock()
         found = (*self.readings(), *self.also())
         self._full.append(Sample(at_s=at_s, readings=found))
+        while self._full[0].at_s < at_s - self.kept_s:
+            self._full.popleft()
         return found
 
     def recent(self) -> Sequence[Sample]:
         """For the gate: everything now, and what was seen lately. What the sampler reads is taken from it alone."""
         self.read()
-        since_s = max(self.clock() - KEPT_S, 0.0)
+        since_s = max(self.clock() - self.kept_s, 0.0)
         sampled = [] if self.sampler is None else self.sampler.since(since_s)
         full = [sample for sample in self._full if sample.at_s >= since_s]
         if sampled:

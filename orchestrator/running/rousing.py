@@ -20,7 +20,7 @@ from workers.telemetry import Reading
 
 # Where `wake_tokens` is null. Only Metal is known to unwire; elsewhere it would cost a prompt a trial for nothing.
 _WAKE_TOKENS = {"darwin": 4}
-_WAKE_PROMPT = ({"role": "user", "content": "Good morning. Count to five."},)  # begins like no prompt of a workload
+_PROMPT = ({"role": "user", "content": "Good morning. Count to fifty."},)  # short, and begins like none of a workload
 
 
 def wake_tokens(gate: Gate, platform: str = sys.platform) -> int:
@@ -52,7 +52,7 @@ class ShortDecodes:
         if not tokens or trial.kind == "warmup" or member.loaded.simulated:
             return ()
         started_s = self.clock()
-        (found,) = member.generate(self._request("wake", trial, _WAKE_PROMPT, tokens))
+        (found,) = member.generate(self._request("wake", trial, tokens))
         source = f"a decode of {tokens} tokens just before the trial"
         rate_tps = measure(found).decode_tps
         reason = "too few tokens for a rate" if rate_tps is None else None
@@ -67,19 +67,16 @@ class ShortDecodes:
         Raises:
             workers.errors.WorkerFault: as a trial does.
         """
-        prompt = self.plan.prompts[0].turns[0]
-        (found,) = member.generate(self._request("canary", trial, prompt, self.plan.gate.canary_tokens))
+        (found,) = member.generate(self._request("canary", trial, self.plan.gate.canary_tokens))
         rate_tps = measure(found).decode_tps
         if rate_tps is None:
             return None
         return rate_tps / self.cold_tps.setdefault(trial.arm, rate_tps)
 
-    def _request(
-        self, kind: str, trial: ScheduledTrial, messages: tuple[dict[str, str], ...], max_tokens: int
-    ) -> Generate:
+    def _request(self, kind: str, trial: ScheduledTrial, max_tokens: int) -> Generate:
         return Generate(
             request_id=f"{kind}/{trial.sequence}",
-            turns=[[dict(message) for message in messages]],
+            turns=[[dict(message) for message in _PROMPT]],
             max_tokens=max_tokens,
             seed=self.plan.design.seed,
             sequence=trial.sequence,

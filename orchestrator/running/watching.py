@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
 from orchestrator.running.gate import Gatekeeper
-from orchestrator.running.lookout import Lookout
+from orchestrator.running.lookout import KEPT_S, Lookout
 from workers.awake import keep_awake
 from workers.sampling import Sampler
 from workers.telemetry import read_machine
@@ -26,7 +26,8 @@ def watched(plan: Plan, notify: Callable[[str], None]) -> Iterator[tuple[Lookout
     with ExitStack() as stack:
         awake = stack.enter_context(keep_awake(os.getpid()))
         sampler = stack.enter_context(Sampler(interval_s=plan.gate.sampler_interval_s)) if plan.gate.sampler else None
-        lookout = Lookout(readings=lambda: (*read_machine(), awake.reading()), sampler=sampler)
+        kept_s = max(KEPT_S, 2 * plan.gate.thermal_hold_s, 2 * plan.gate.cpu_window_s, 2 * plan.gate.gpu_window_s)
+        lookout = Lookout(readings=lambda: (*read_machine(), awake.reading()), sampler=sampler, kept_s=kept_s)
         keeper = Gatekeeper(
             gate=plan.gate, samples=lookout.recent, clock=time.monotonic, sleep=time.sleep, notify=notify
         )

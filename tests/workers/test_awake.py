@@ -41,6 +41,18 @@ def test_the_tool_runs_while_the_run_does(
     assert not psutil.pid_exists(pid)
 
 
+def test_a_tool_that_somebody_ends_is_told_from_then_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_tool(tmp_path, "caffeinate", f"echo $$ > {tmp_path}/pid; exec sleep 600", monkeypatch)
+    with keep_awake(os.getpid(), platform="darwin") as awake:
+        assert awake.reading().value_text == "caffeinate"
+        holder = psutil.Process(int((tmp_path / "pid").read_text()))
+        holder.terminate()
+        while holder.is_running() and holder.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        assert awake.reading().value_text is None
+        assert awake.reading().reason == "caffeinate has ended before the run: status -15"
+
+
 def test_a_tool_that_gives_up_is_no_fault_but_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_tool(tmp_path, INHIBIT, "echo 'Failed to connect to bus' >&2; exit 1", monkeypatch)
     with keep_awake(os.getpid(), platform="linux") as awake:

@@ -20,9 +20,10 @@ from tests.orchestrator.running.test_runner import recorder_of, rows, run
 GB = 10**9
 
 
-def member(*, active_gb: float | None = None, simulated: bool = False) -> Member:
+def member(*, active_gb: float | None = None, held_gb: float | None = 9, simulated: bool = False) -> Member:
     loaded = SimpleNamespace(simulated=simulated, active_memory_bytes=None if active_gb is None else active_gb * GB)
-    return cast(Member, SimpleNamespace(loaded=loaded, process=SimpleNamespace(pid=4711)))
+    held = None if held_gb is None else int(held_gb * GB)
+    return cast(Member, SimpleNamespace(loaded=loaded, process=SimpleNamespace(pid=4711, held_bytes=lambda: held)))
 
 
 def outcome(*peaks_gb: float | None) -> Outcome:
@@ -35,7 +36,6 @@ class Told:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, tree_gb: float | None = None) -> None:
         monkeypatch.setattr(footprints, "tree_peak_bytes", lambda pid: None if tree_gb is None else int(tree_gb * GB))
-        monkeypatch.setattr(footprints, "held_bytes", lambda pid: 9 * GB)
         self.notes: list[str] = []
         self.stored: list[tuple[str, str]] = []
         self.kept = Footprints(
@@ -47,7 +47,40 @@ class Told:
 
 
 PEAK = "up to 13.00 GB were held while it ran, +30% against the 10.00 GB that were planned"
+HELD = "GB after loading, against planned weights of 8.00 GB and up to 1.2 GB beside them"
 LOAD = "10.00 GB are in use after loading, +25% against the planned weights of 8.00 GB"
+
+
+@pytest.mark.parametrize(
+    ("held_gb", "told"),
+    [
+        (
+            6.0,
+            f"its processes hold 6.00 {HELD}",
+        ),
+        (8.0, None),
+        (9.2, None),  # two processes: the worker's and the server's
+        (
+            12.0,
+            f"its processes hold 12.00 {HELD}",
+        ),
+        (None, None),
+    ],
+)
+def test_a_servers_memory_is_that_of_its_processes(
+    monkeypatch: pytest.MonkeyPatch, held_gb: float | None, told: str | None
+) -> None:
+    """It tells no worker what its models take."""
+    kept = Told(monkeypatch)
+    found = kept.kept.after_load("a", member(held_gb=held_gb))
+    assert found.note == told
+    assert found.footprint_bytes == (None if held_gb is None else int(held_gb * GB))
+
+
+def test_a_server_that_ran_already_holds_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(monkeypatch)
+    told.kept.total_bytes = {"a": 0}
+    assert told.kept.after_load("a", member(held_gb=0.2)).note is None
 
 
 def test_a_peak_that_comes_after_the_load_is_told_once_and_stored(monkeypatch: pytest.MonkeyPatch) -> None:

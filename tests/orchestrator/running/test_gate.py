@@ -178,6 +178,30 @@ def test_the_canary_holds_up_a_machine_that_is_slower_than_cold() -> None:
     assert keeper.canary_ratio == 0.98
 
 
+def test_no_canary_warms_a_machine_that_is_to_cool() -> None:
+    """Its first decode is the reference: on a hot machine it would be none, and each one keeps it hot."""
+
+    def cooling(at_s: float) -> State:
+        return QUIET | {"thermal_level": 2.0 if at_s < 100 else 0.0}
+
+    machine, ran_at = Machine(cooling), []
+
+    def canary() -> float:
+        ran_at.append(machine.now - 1000.0)
+        return 1.0
+
+    passage = machine.keeper(Gate(canary_tokens=16)).wait(canary=canary)
+    assert passage.state == "waited"
+    assert ran_at == [passage.waited_s]
+    assert passage.waited_s >= 100
+
+
+def test_a_machine_that_stays_hot_runs_no_canary_at_all() -> None:
+    keeper = Machine(always(thermal_level=2.0)).keeper(Gate(canary_tokens=16))
+    assert keeper.wait(canary=lambda: pytest.fail("it ran")).state == "hot_start"
+    assert keeper.canary_ratio is None
+
+
 def test_a_canary_that_cannot_tell_passes() -> None:
     passage = Machine(always()).keeper(Gate(canary_tokens=1)).wait(canary=lambda: None)
     assert passage.state == "open"

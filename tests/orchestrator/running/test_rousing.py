@@ -111,6 +111,8 @@ def test_the_canary_is_compared_with_the_arm_s_own_first_one() -> None:
     decodes.cold_tps[second.arm] = 80.0
     assert decodes.canary(second, member(arm)) == pytest.approx(0.5)
     assert short(Gate(canary_tokens=1)).canary(first, member(Roused())) is None
+    prompts = {message["content"] for prompt in decodes.plan.prompts for turn in prompt.turns for message in turn}
+    assert not prompts & {message["content"] for asked in arm.asked for message in asked.turns[0]}  # may be very long
 
 
 # ---- in a run ----
