@@ -16,7 +16,7 @@ like in this run. Runs whose order was not drawn at random are for `orchestrator
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -26,7 +26,7 @@ import pandas as pd
 from orchestrator.effects import Effect, effect_of
 from orchestrator.schedule import AA_LABEL, minimum_rounds
 from orchestrator.statistics.carry_over import CarryOver, carry_over
-from orchestrator.statistics.comparability import Asked, DifferenceTable, EvidenceTable, Reason, Scope
+from orchestrator.statistics.comparability import Asked, Differences, DifferenceTable, EvidenceTable, Reason, Scope
 from orchestrator.statistics.directions import best_everywhere, parts_of, split_where_parts_disagree
 from orchestrator.statistics.family import adjusted, best_arms, family_p_values
 from orchestrator.statistics.findings import AaFloor, AuditResult, BestSet, Comparison, Included, summarise
@@ -45,7 +45,10 @@ from orchestrator.statistics.verdicts import Case, decide
 
 __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", "Included", "Inference", "audit"]
 
-METHOD_VERSION = "3"  # 3: of more than 256 rounds, neighbours are exchanged together
+# 3: of more than 256 rounds, neighbours are exchanged together
+# 4: later turns' waits are parts; their prompts' lengths confound only what they could explain; samplers are whole
+METHOD_VERSION = "4"
+TTFT = "ttft_s"
 RUN_DRIFT = "run_drift"  # code of the reason that tells it
 
 # fixed: as many rounds as planned; anytime: rounds went on until the comparison was decided.
@@ -80,6 +83,14 @@ class _Scoped:
     used: ScopeTrials
     effects: Mapping[str, Effect | None]  # by label, AA_LABEL among them
     family: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waits:
+    """The turns' times to the first token, in the run's own scopes."""
+
+    comparisons: tuple[Comparison, ...]
+    best: tuple[BestSet, ...]
 
 
 def audit(
@@ -134,14 +145,44 @@ def audit(
     comparisons = tuple(
         _compare(run, one, with_excluded, treatment) for treatment in run.treatments for one, with_excluded in pairs
     )
-    return _result(run, measured, scoped, comparisons)
+    return _result(run, measured, scoped, comparisons, _waits(trials, run))
+
+
+def _waits(trials: pd.DataFrame, run: _Run) -> _Waits:
+    """Whatever a run compares: what decodes faster and lets the second turn wait for minutes is not faster."""
+    if run.metric == TTFT or TTFT not in trials.columns or "workload" not in trials.columns:
+        return _Waits(comparisons=(), best=())
+    later = trials.loc[(trials["turn"] > 0).fillna(value=False), "prompt_id"].unique()
+    several = trials["workload"].nunique() > 1
+    comparisons: list[Comparison] = []
+    best: list[BestSet] = []
+    for workload, own in trials[trials["prompt_id"].isin(later)].groupby("workload", sort=False):
+        if run.control not in set(own["arm"]):
+            continue
+        told = audit(
+            own,
+            control=run.control,
+            metric=TTFT,
+            alpha=run.alpha,
+            margin=run.margin,
+            seed=run.seed,
+            inference=run.inference,
+        )
+        place = str(workload) if several else None
+        comparisons += [replace(one, workload=place) for one in told.comparisons if one.turn is not None]
+        best += [replace(each, workload=place) for each in told.best if each.turn is not None]
+    return _Waits(comparisons=tuple(comparisons), best=tuple(best))
 
 
 def _result(
-    run: _Run, measured: pd.DataFrame, scoped: Sequence[_Scoped], comparisons: tuple[Comparison, ...]
+    run: _Run,
+    measured: pd.DataFrame,
+    scoped: Sequence[_Scoped],
+    comparisons: tuple[Comparison, ...],
+    waits: _Waits,
 ) -> AuditResult:
     parts = parts_of([one.scope for one in scoped], Asked.read(measured))
-    comparisons = split_where_parts_disagree(comparisons, parts)
+    comparisons = split_where_parts_disagree(comparisons, parts, waits=[one for one in waits.comparisons if one.turn])
     return AuditResult(
         method_version=METHOD_VERSION,
         control=run.control,
@@ -150,8 +191,11 @@ def _result(
         margin=run.margin,
         seed=run.seed,
         comparisons=comparisons,
+        waits=waits.comparisons,
         floors=tuple(_floors(scoped)),
-        best=best_everywhere([_best(run, one) for one in scoped], parts),
+        best=best_everywhere(
+            [_best(run, one) for one in scoped], parts, waits=[each for each in waits.best if each.turn]
+        ),
         carry_over=run.carry_over,
         arms=arm_summaries(measured, [run.control, AA_LABEL, *run.treatments]),
         drift=run.drift,
@@ -253,7 +297,8 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
     ran = run.evidence.engagement(treatment, scope)
     control_ran = run.evidence.engagement(run.control, scope)
     verdict, reasons = decide(_case(run, one, treatment))
-    notes = (*ran.notes, *control_ran.notes, *_carry_over_note(run, reasons))
+    notes = (*_differences(run, one, treatment).harmless, *ran.notes, *control_ran.notes)
+    notes = (*notes, *_carry_over_note(run, reasons))
     if scope == ALL:
         notes = (_drift_note(run), *run.replays, *notes, *run.notes[treatment], *run.notes[run.control])
     return Comparison(
@@ -293,13 +338,19 @@ def _case(run: _Run, one: _Scoped, treatment: str) -> Case:
         effect=effect,
         floor=one.effects[AA_LABEL],
         idle=tuple(reason for arm in arms for reason in run.evidence.engagement(arm, one.scope).reasons),
-        confounders=run.differences.confounders(treatment, one.scope),
+        confounders=_differences(run, one, treatment).confounding,
         family_p=one.family.get(treatment),
         family_size=len(run.treatments),
         carry_over=_carry_over_doubt(run, effect),
         alpha=run.alpha,
         margin=run.margin,
     )
+
+
+def _differences(run: _Run, one: _Scoped, treatment: str) -> Differences:
+    effect = one.effects[treatment]
+    log_effect = float(np.log(effect.ratio)) if effect else None
+    return run.differences.confounders(treatment, one.scope, log_effect=log_effect, margin=run.margin)
 
 
 def _included(run: _Run, one: _Scoped, treatment: str) -> Included:

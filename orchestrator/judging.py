@@ -25,6 +25,7 @@ from orchestrator.statistics.unrandomised import DriftExplanation, explain_by_dr
 from orchestrator.storing import save_audit
 
 SHORT_HASH = 6  # of a configuration, as shown to people
+_SAMPLER = ("temperature", "top_p", "top_k", "min_p")
 LEAST_TRIALS = 12  # that a run's noise and drift can be read from
 # What two runs may differ in; then it is named.
 FACTS = ("host", "chip", "os_build", "python", "mlx_version", "mlx_lm_version", "engine_version", "power_source")
@@ -54,7 +55,7 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
             method_version=METHOD_VERSION,
         )
     return audit(
-        frame,
+        frame.assign(sampler=frame["arm"].map({arm.name: sampler_words(arm.sampling) for arm in plan.arms})),
         control=plan.control,
         metric=metric or design.metric,
         alpha=design.alpha,
@@ -62,6 +63,13 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
         seed=design.seed,
         inference=inference_of(plan),
     )
+
+
+def sampler_words(sampling: Mapping[str, Any]) -> str:
+    """What picks an arm's tokens: equal words, equal samplers."""
+    if not sampling["temperature"]:
+        return "greedy"
+    return ", ".join(f"{name} {sampling[name]:g}" for name in _SAMPLER if name in sampling)
 
 
 def was_randomised(frame: pd.DataFrame) -> bool:

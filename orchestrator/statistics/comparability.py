@@ -6,7 +6,7 @@ about one arm in one scope is then a look into arrays.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +15,17 @@ import pandas as pd
 
 Flags = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.object_]
+Floats = npt.NDArray[np.float64]
 
 # How far the completions' lengths may differ, as a share, before a metric is not comparable. An end-to-end rate spreads
 # the prompt's processing over the tokens, so any difference moves it. A decode rate only sees the context grow.
 LENGTH_TOLERANCE = {"end_to_end_tps": 0.0, "decode_tps": 0.25}
+
+# A later turn's prompt holds the arm's own answers, so arms that answer otherwise have prompts of other lengths there.
+# A metric changes by the square of a length at most; what that bound leaves unexplained is the arms'.
+LENGTH_POWER = 2.0
+EXPLAINED = 0.25  # of an effect: what lengths explain of it at most before it is no longer the arms'
+NEGLIGIBLE = 0.1  # of the margin: lengths that explain less than that never matter
 
 # Must be equal within a round, whatever the arms are.
 _ENVIRONMENT = {
@@ -31,7 +38,7 @@ _ENVIRONMENT = {
     "power_source": "power source",
     "power_mode": "power mode",
     # A proposal is accepted when it matches what the target would pick, so another sampler is another quantity.
-    "temperature": "sampler's temperature",
+    "sampler": "sampler",
 }
 _PAIRED_BY = ["round", "prompt_id", "turn"]
 
@@ -100,7 +107,8 @@ class Engagement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceTable:
-    """Measured generations, those of invalid trials included: a trial without evidence must not hide."""
+    """Measured generations, those of invalid trials included: a trial without evidence must not hide. Those of rounds
+    that were replayed whole stand for nothing any more."""
 
     arm: Words
     asked: Asked
@@ -111,7 +119,7 @@ class EvidenceTable:
 
     @classmethod
     def read(cls, measured: pd.DataFrame) -> Self:
-        rows = measured[measured["status"].isin(["done", "invalid"])]
+        rows = measured[measured["status"].isin(["done", "invalid"]) & measured["excluded_reason"].isna()]
         engaged = _flag(rows["engaged"])
         useful = rows["useful"] if "useful" in rows.columns else pd.Series(pd.NA, index=rows.index)
         return cls(
@@ -157,6 +165,16 @@ class _Check:
     differ: Flags
     left: Words
     right: Words
+    # |log| of the counts' ratio: then the difference counts only where it may explain the effect. None: it always does.
+    sizes: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """What differs besides the arms' declared settings."""
+
+    confounding: tuple[Reason, ...]  # could have made the effect, or a good part of it
+    harmless: tuple[Reason, ...]  # could not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,10 +197,29 @@ class DifferenceTable:
             checks=tuple(_checks(pairs, metric)),
         )
 
-    def confounders(self, label: str, scope: Scope) -> tuple[Reason, ...]:
-        """What differs between one arm and the control besides the arms' declared settings."""
+    def confounders(self, label: str, scope: Scope, *, log_effect: float | None, margin: float) -> Differences:
+        """What differs between one arm and the control besides the arms' declared settings.
+
+        Args:
+            log_effect: of the treatment, on the log scale; None: unknown.
+            margin: within which effects make no difference.
+        """
         rows = (self.label == label) & self.asked.within(scope)
-        return tuple(self._reason(check, rows) for check in self.checks if (rows & check.differ).any())
+        confounding, harmless = [], []
+        for check in self.checks:
+            if not (rows & check.differ).any():
+                continue
+            reason = self._reason(check, rows)
+            if check.sizes is None or log_effect is None:
+                confounding.append(reason)
+                continue
+            explained = LENGTH_POWER * float(np.nanmean(check.sizes[rows]))
+            if explained > max(EXPLAINED * abs(log_effect), NEGLIGIBLE * -np.log1p(-margin)):
+                confounding.append(reason)
+            else:
+                text = f"{reason.text}; that explains a factor of {np.exp(explained):.3f} at most"
+                harmless.append(Reason(code=reason.code, text=text))
+        return Differences(confounding=tuple(confounding), harmless=tuple(harmless))
 
     def _reason(self, check: _Check, rows: Flags) -> Reason:
         where = np.flatnonzero(rows & check.differ)
@@ -201,7 +238,7 @@ def _checks(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
     if "engine" in pairs.columns and "engine_version" in pairs.columns:
         same_engine = words(pairs["engine"]) == words(pairs["engine_control"])
         yield _unequal(pairs, "engine_version", "engine version", among=same_engine)
-    yield _unequal_counts(pairs, "prompt_tokens", "prompt token counts differ", 0.0)
+    yield from _unequal_prompts(pairs)
     if metric in LENGTH_TOLERANCE:
         tolerance = LENGTH_TOLERANCE[metric]
         yield _unequal_counts(pairs, "completion_tokens", "completion token counts differ", tolerance)
@@ -226,6 +263,15 @@ def _unequal_counts(pairs: pd.DataFrame, column: str, name: str, tolerance: floa
         left=words(pairs[column]),
         right=words(pairs[f"{column}_control"]),
     )
+
+
+def _unequal_prompts(pairs: pd.DataFrame) -> Iterable[_Check]:
+    """First turns were asked the same: other lengths are other prompts. Of later ones see `LENGTH_POWER`."""
+    found = _unequal_counts(pairs, "prompt_tokens", "prompt token counts differ", 0.0)
+    later = (pairs["turn"] > 0).fillna(value=False).to_numpy(dtype=bool)
+    left, right = (pairs[key].astype("float64").to_numpy() for key in ("prompt_tokens", "prompt_tokens_control"))
+    yield replace(found, differ=found.differ & ~later)
+    yield replace(found, differ=found.differ & later, sizes=np.abs(np.log(left / right)))
 
 
 def words(column: "pd.Series[Any]") -> Words:

@@ -28,25 +28,31 @@ def parts_of(scopes: Sequence[Scope], asked: Asked) -> dict[Scope, tuple[Scope, 
     }
 
 
-def split_where_parts_disagree(comparisons: Sequence[Comparison], parts: Parts) -> tuple[Comparison, ...]:
-    """The comparisons, without a direction where supported ones of the same arms within the scope are opposite."""
-    by_key = {(one.treatment, one.scope): one for one in comparisons}
+def split_where_parts_disagree(
+    comparisons: Sequence[Comparison], parts: Parts, *, waits: Sequence[Comparison] = ()
+) -> tuple[Comparison, ...]:
+    """The comparisons, without a direction where supported ones of the same arms within the scope are opposite.
+
+    Args:
+        waits: the later turns' times to the first token, where the run compares something else: parts as well.
+    """
     return tuple(
-        _split(one, [by_key[one.treatment, part] for part in parts[one.scope] if (one.treatment, part) in by_key])
-        for one in comparisons
+        _split(one, [each for each in (*comparisons, *waits) if _is_part(each, one, parts)]) for one in comparisons
     )
 
 
-def best_everywhere(best: Sequence[BestSet], parts: Parts) -> tuple[BestSet, ...]:
+def _is_part(other: Comparison, whole: Comparison, parts: Parts) -> bool:
+    return other.treatment == whole.treatment and other.scope in parts[whole.scope]
+
+
+def best_everywhere(best: Sequence[BestSet], parts: Parts, *, waits: Sequence[BestSet] = ()) -> tuple[BestSet, ...]:
     """The sets, without the arms that are not among the best of some part: best on the average is not best."""
-    arms = {each.scope: set(each.arms) for each in best}
-    return tuple(
-        replace(
-            each,
-            arms=tuple(arm for arm in each.arms if all(arm in arms.get(part, {arm}) for part in parts[each.scope])),
-        )
-        for each in best
-    )
+    told = [(each.scope, set(each.arms)) for each in (*best, *waits)]
+
+    def holds(arm: str, whole: Scope) -> bool:
+        return all(arm in arms for scope, arms in told if scope in parts[whole])
+
+    return tuple(replace(each, arms=tuple(arm for arm in each.arms if holds(arm, each.scope))) for each in best)
 
 
 def _split(whole: Comparison, parts: Sequence[Comparison]) -> Comparison:
@@ -55,13 +61,14 @@ def _split(whole: Comparison, parts: Sequence[Comparison]) -> Comparison:
         return whole
     told = [one for one in said if one is not whole] if len({one.direction for one in said[1:]}) > 1 else said
     words = "; ".join(
-        f"{direction} for {', and for '.join(_figure(one) for one in told if one.direction == direction)}"
+        f"{direction} for {', and for '.join(_figure(one, whole.metric) for one in told if one.direction == direction)}"
         for direction in ("faster", "slower")
     )
     reason = Reason(code=SPLIT, text=f"no overall winner: {words}")
     return replace(whole, direction=None, reasons=(reason, *whole.reasons))
 
 
-def _figure(one: Comparison) -> str:
+def _figure(one: Comparison, whole_metric: str) -> str:
     scope = "the average" if one.over_all else one.scope.words
-    return f"{scope} ({one.ratio:.3f}x)"
+    waiting = "" if one.metric == whole_metric else "the wait for the first token of "
+    return f"{waiting}{scope} ({one.ratio:.3f}x)"

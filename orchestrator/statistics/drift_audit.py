@@ -64,6 +64,7 @@ def audit_by_drift(
         margin=margin,
         seed=seed,
         comparisons=comparisons,
+        waits=(),
         floors=(),
         best=(),
         carry_over=None,

@@ -102,6 +102,7 @@ class AuditResult:
     margin: float
     seed: int
     comparisons: tuple[Comparison, ...]  # by treatment, over all first
+    waits: tuple[Comparison, ...]  # each turn's time to the first token, of conversations, where metric is another
     floors: tuple[AaFloor, ...]
     best: tuple[BestSet, ...]  # over all first; no single best without the classes'
     carry_over: CarryOver | None  # the largest; None: too few trials to tell
