@@ -19,7 +19,7 @@ from orchestrator.analysis.verification import Measured, pass_curves, passes_of,
 from orchestrator.analysis.widths import width_curves
 from orchestrator.audit import effect_between
 from orchestrator.effects import Effect
-from orchestrator.judging import inference_of, judge
+from orchestrator.judging import inference_of
 from orchestrator.plan import Arm, Plan, canonical_json
 from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.findings import AuditResult
@@ -27,6 +27,7 @@ from orchestrator.statistics.observations import ScopeTrials, Usable, measured_r
 
 TTFT = "ttft_s"
 WIDTH_SETTING = "block_size"
+_NOT_A_SETTING = ("name", "temperature")  # of a sampling: the arm's row has the temperature
 
 
 def findings(database: Database, plan: Plan, run_id: str, *, trials: pd.DataFrame, result: AuditResult) -> Findings:
@@ -44,7 +45,7 @@ def findings(database: Database, plan: Plan, run_id: str, *, trials: pd.DataFram
     simulated = bool(trials["simulated"].fillna(value=False).any())
     measured = _decode_ratios(trials, plan, arms)
     costs = verify_costs(arms, answers, passes=passes, measured=measured)
-    turns = arm_turns([arm.name for arm in arms], answers, ratios=_turn_ratios(trials, plan))
+    turns = arm_turns([arm.name for arm in arms], answers, ratios=_turn_ratios(trials, result))
     notes = ("simulated: there is no ceiling to hold it against",) if simulated else ()
     bandwidth = _bandwidth(frames.machine(database, run_id))
     over_all = {cost.arm: cost for cost in costs if cost.prompt_class is None}
@@ -73,7 +74,11 @@ def _arms(rows: pd.DataFrame, plan: Plan, answers: pd.DataFrame) -> tuple[ArmRec
     """The control first, then as planned."""
     planned = {arm.name: place for place, arm in enumerate(plan.arms)}
     families = {arm.name: _family(arm) for arm in plan.arms}
+    sampling_of = {
+        arm.name: {key: value for key, value in arm.sampling.items() if key not in _NOT_A_SETTING} for arm in plan.arms
+    }
     asked = answers.groupby("arm")["requested"].any() if len(answers) else pd.Series(dtype=bool)
+    stamps_of = answers.dropna(subset=["stamps_of"]).drop_duplicates("arm").set_index("arm")["stamps_of"]
     found = []
     for row in rows.astype(object).where(rows.notna(), None).to_dict("records"):
         name, width = str(row["arm"]), row["block_size"]
@@ -89,6 +94,8 @@ def _arms(rows: pd.DataFrame, plan: Plan, answers: pd.DataFrame) -> tuple[ArmRec
                 draft=row["draft"],
                 width=width,
                 temperature=row["temperature"],
+                sampling=sampling_of.get(name, {}),
+                stamps_of=stamps_of.get(name),
                 speculates=speculates and str(row["engine"]) not in TIMING_ENGINES,
                 read_bytes=row["bytes_read_per_token"],
                 kv_bytes=row["kv_bytes_per_token"],
@@ -190,16 +197,16 @@ def _interval(effect: Effect) -> Interval:
     )
 
 
-def _turn_ratios(trials: pd.DataFrame, plan: Plan) -> Ratios:
-    """Of conversations with several turns: an audit of the time to the first token, whatever the design compares."""
-    later = trials.loc[(trials["turn"] > 0).fillna(value=False), "prompt_id"].unique()
-    held = trials[trials["prompt_id"].isin(later)]
+def _turn_ratios(trials: pd.DataFrame, result: AuditResult) -> Ratios:
+    """Of conversations with several turns: how their times to the first token compare, whatever the run compares."""
+    told = result.comparisons if result.metric == TTFT else result.waits
     found = {}
-    for workload, own in held.groupby("workload", sort=False):
-        for one in judge(own, plan, metric=TTFT).comparisons:
-            if one.turn is not None and one.ratio is not None and one.p_value is not None:
-                interval = Interval(
-                    ratio=one.ratio, ci_low=one.ci_low, ci_high=one.ci_high, p_value=one.p_value, rounds=one.rounds
-                )
-                found[str(workload), one.treatment, one.turn] = TtftRatio(interval=interval, verdict=one.verdict)
+    for one in told:
+        if one.turn is None or one.ratio is None or one.p_value is None:
+            continue
+        interval = Interval(
+            ratio=one.ratio, ci_low=one.ci_low, ci_high=one.ci_high, p_value=one.p_value, rounds=one.rounds
+        )
+        workload = one.workload or str(trials["workload"].iloc[0])
+        found[workload, one.treatment, one.turn] = TtftRatio(interval=interval, verdict=one.verdict)
     return found

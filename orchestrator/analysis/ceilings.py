@@ -2,7 +2,7 @@
 
 Decoding one token alone reads all weights that it uses and the cache of its context, so no more than
 bandwidth / bytes tokens a second are possible (the roofline's slope: Williams, Waterman and Patterson 2009). A verify
-round reads the same once, and the drafter's bytes, and yields accept_length tokens.
+round reads the same once, and yields accept_length tokens; each pass of the drafter reads its own weights and cache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def _ceiling(arm: ArmRecord, mine: Sequence[Answer], cost: VerifyCost | None, ba
     context = mean_context(mine)
     weights = _bytes(arm.read_bytes, f"weights of {arm.checkpoint} that one token reads")
     kv = _cache_bytes(arm.kv_bytes, context)
-    draft = _draft_bytes(arm, cost)
+    draft = _draft_bytes(arm, cost, context)
     per_pass = total_bytes(weights, kv, draft)
     passes = over(bandwidth, per_pass, "bandwidth / bytes of a pass")
     rates = [answer.decode_tps for answer in mine if answer.decode_tps is not None]
@@ -98,18 +98,22 @@ def _cache_bytes(each: int | None, context: float | None) -> Figure:
     return Figure(value=each * context, source=f"{each} bytes a token x {context:.0f} tokens of mean context")
 
 
-def _draft_bytes(arm: ArmRecord, cost: VerifyCost | None) -> Figure:
+def _draft_bytes(arm: ArmRecord, cost: VerifyCost | None, context: float | None) -> Figure:
     """Weights and cache that the drafter reads for one round, at the target's context."""
     if not arm.speculates or arm.engine in NO_DRAFTING_MODEL:
         return Figure(value=0.0, source="no model drafts")
     if arm.draft_read_bytes is None:
         return unknown(f"unknown: bytes that the drafter {arm.draft or ''} reads".replace("  ", " "))
+    kv = _cache_bytes(arm.draft_kv_bytes, context)
+    if kv.value is None:
+        return unknown(f"{kv.source}, of the drafter")
     passes = 1.0
     if arm.engine in PASSES_PER_TOKEN:
         if cost is None or arm.width is None:
             return unknown("unknown: how many passes the drafter takes for a round")
         passes = float(arm.width - 1)
-    return Figure(value=passes * arm.draft_read_bytes, source=f"{passes:g} drafting passes a round")
+    source = f"{passes:g} drafting passes a round, each of {arm.draft_read_bytes} bytes of weights and {kv.source}"
+    return Figure(value=passes * (arm.draft_read_bytes + kv.value), source=source)
 
 
 def _times(passes: Figure, accept_length: float | None) -> Figure:

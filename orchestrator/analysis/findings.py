@@ -127,16 +127,18 @@ class VerifyCost:
     width: int | None  # verify width: tokens checked by one pass; the engines' block_size
     rounds_timed: int  # verify rounds behind step_s, the first pass of each answer left out
     accept_length: float | None  # tokens committed per timed round, bonus token included
-    acceptance_by_position: tuple[float, ...]  # chance that proposals 1..i are all accepted, i = 1, 2, ...
+    proposing: float | None  # share of the timed rounds that proposed anything; the others are plain steps
+    acceptance_by_position: tuple[float, ...]  # of rounds that propose so many: chance that 1..i are all accepted
     step_s: float | None  # median time of a verify round
     plain_arm: str | None
     plain_s: Figure  # median time of a plain step
     round_cost: Figure  # step_s / plain_s
     verify_cost: Figure  # T(width) / T(1)
     draft_cost: Figure  # the drafter's share: of its passes, or what of round_cost the verification leaves
-    predicted: Figure  # speed-up over plain decoding: accept_length / (verify_cost + draft_cost)
+    predicted: Figure  # speed-up over plain decoding: accept_length / (verify_cost + draft_cost), or / round_cost
+    independent: bool  # predicted is of passes timed apart from the rounds, so that measured can prove it wrong
     measured: Interval | None  # decode_tps of the arm over the plain arm
-    one_more: Figure  # speed-up if one token more were accepted per round: (accept_length + 1) / round_cost
+    one_more: Figure  # speed-up if each round that proposes committed one token more
     doubt: str | None  # that verify_cost and draft_cost are not what the rounds themselves took
 
 
@@ -145,7 +147,7 @@ class WidthPoint:
     """One verify width of a curve."""
 
     width: int
-    accept_length: float  # expected, from the acceptance by position
+    accept_length: float  # expected over all rounds, those without a proposal included
     verify_cost: float | None  # None where only the round as a whole is known
     draft_cost: float | None
     round_cost: float
@@ -193,7 +195,7 @@ class Ceiling:
     arm: str
     speculates: bool
     weights_bytes: Figure  # read by a pass of one token; of a mixture of experts, the active ones
-    draft_bytes: Figure  # read by the drafter for one verify round; 0 for plain decoding
+    draft_bytes: Figure  # read by the drafter for one verify round, weights and cache; 0 for plain decoding
     kv_bytes: Figure  # of the cache at this run's mean context
     context_tokens: float | None  # that mean: prompt and half of the answer
     bytes_per_pass: Figure  # the sum: for one token (plain) or one verify round

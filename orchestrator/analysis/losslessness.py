@@ -1,7 +1,7 @@
 """Does an arm write what another writes? Token by token where both tell their tokens, else by their texts. Pure.
 
-Only greedy answers can be compared: at a temperature above 0 two answers differ by chance. An arm's answers to one
-prompt must be alike among themselves before they say anything about another arm's.
+Only greedy answers can be compared: at a temperature above 0 two answers differ by chance. An arm that does not repeat
+itself is unknown, and so is every turn after one that is not identical: it may answer another conversation.
 """
 
 from collections import defaultdict
@@ -19,6 +19,10 @@ from orchestrator.analysis.findings import (
 from orchestrator.analysis.records import Answer, ArmRecord, Probed, plain_arm_of, temperature_words
 
 CONTEXT_CHARACTERS = 40  # of text before and after the place where two answers part
+AFTER = {
+    "differs": "an earlier turn's answers differ already, so this turn answers another conversation",
+    "unknown": "an earlier turn is unknown, so this turn may answer another conversation",
+}
 
 Asked = tuple[str, int]  # prompt id, turn
 Answers = Mapping[Asked, Sequence[Answer]]
@@ -59,12 +63,13 @@ def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
 def _beside(arm: ArmRecord, other: ArmRecord, by_arm: Mapping[str, Answers], probes: Probes) -> ArmLosslessness:
     note = _why_not(arm, other)
     outcomes: list[PromptOutcome] = []
-    parted: set[str] = set()  # prompts whose earlier turn differs: what follows answers another conversation
+    parted: dict[str, str] = {}  # prompts of which an earlier turn is not identical, with what that means
     for asked in sorted(by_arm[arm.name]):
         mine, theirs = by_arm[arm.name][asked], by_arm[other.name].get(asked, [])
         probe = probes.get((arm.name, *asked))
-        outcome = _outcome(mine, theirs, note=note, parted=asked[0] in parted, probe=probe)
-        parted |= {asked[0]} if outcome.outcome == "differs" else set()
+        outcome = _outcome(mine, theirs, note=note, parted=parted.get(asked[0]), probe=probe)
+        if outcome.outcome != "identical":
+            parted.setdefault(asked[0], AFTER[outcome.outcome])
         outcomes.append(outcome)
     return _summary(arm, other, outcomes, note)
 
@@ -101,11 +106,11 @@ def _summary(arm: ArmRecord, other: ArmRecord, outcomes: Sequence[PromptOutcome]
 
 
 def _outcome(
-    mine: Sequence[Answer], theirs: Sequence[Answer], *, note: str | None, parted: bool, probe: Probed | None
+    mine: Sequence[Answer], theirs: Sequence[Answer], *, note: str | None, parted: str | None, probe: Probed | None
 ) -> PromptOutcome:
     own, other = _deterministic(mine), _deterministic(theirs)
     compared_by = _compared_by(mine, theirs)
-    reason = note or _incomparable(mine, theirs, parted=parted, compared_by=compared_by, other=other)
+    reason = note or _incomparable(mine, theirs, parted=parted, compared_by=compared_by, own=own, other=other)
     divergence = None
     if reason is None and compared_by is not None:
         divergence = _divergence(mine, theirs[0], compared_by, probe)
@@ -130,22 +135,34 @@ def _incomparable(
     mine: Sequence[Answer],
     theirs: Sequence[Answer],
     *,
-    parted: bool,
+    parted: str | None,
     compared_by: ComparedBy | None,
+    own: bool | None,
     other: bool | None,
 ) -> str | None:
     if not theirs:
         return "the other arm has no answer to it"
     if parted:
-        return "an earlier turn's answers differ already, so this turn answers another conversation"
+        return parted
     hashes = {answer.prompt_sha256 for answer in (*mine, *theirs)} - {None}
     if compared_by == "token_ids" and len(hashes) > 1:
         return "the arms read different prompts: their token ids differ"
     if compared_by is None:
         return "an answer's text is not stored"
+    if own is False:
+        return f"it does not repeat itself (differs from its own first answer at {_where_unlike(mine)})"
     if other is False:
-        return f"{theirs[0].arm} does not answer alike every time"
+        return f"{theirs[0].arm} does not repeat itself"
     return None
+
+
+def _where_unlike(answers: Sequence[Answer]) -> str:
+    """Where the first answer that is not like the first one leaves it, counted from 1."""
+    found = _divergence(answers, answers[0], _compared_by(answers, ()) or "text", None)
+    assert found is not None
+    if found.token_index is None:
+        return f"character {(found.character_index or 0) + 1}"
+    return f"token {found.token_index + 1}"
 
 
 def _compared_by(mine: Sequence[Answer], theirs: Sequence[Answer]) -> ComparedBy | None:
@@ -156,11 +173,11 @@ def _compared_by(mine: Sequence[Answer], theirs: Sequence[Answer]) -> ComparedBy
 
 
 def _deterministic(answers: Sequence[Answer]) -> bool | None:
-    """Whether all are alike; None with fewer than two, or where they read different prompts."""
-    if len(answers) < 2 or len({answer.prompt_sha256 for answer in answers}) > 1:
+    """Whether all are alike; None with fewer than two, or where they read different prompts or are not stored."""
+    by = _compared_by(answers, ())
+    if len(answers) < 2 or by is None or len({answer.prompt_sha256 for answer in answers}) > 1:
         return None
-    by_ids = all(answer.token_ids_json not in (None, "[]") for answer in answers)
-    return len({answer.token_ids_json if by_ids else answer.text for answer in answers}) == 1
+    return len({answer.token_ids_json if by == "token_ids" else answer.text for answer in answers}) == 1
 
 
 def _divergence(
@@ -185,14 +202,15 @@ def _told(answer: Answer, other: Answer, place: int | None, probe: Probed | None
     before = None if character is None else theirs[max(0, character - CONTEXT_CHARACTERS) : character]
     after = (None, None) if character is None else tuple(_after(text, character) for text in (theirs, mine))
     # Texts have no token of their own: there the probe told where they part, from tokens that a server told again.
+    # One that failed told no texts: the answers' own stay.
     fitting = probe if probe is not None and place in (None, probe.token_index) else None
     return FirstDivergence(
         token_index=fitting.token_index if fitting else place,
         character_index=character,
         control_token=_at(other.token_ids, place),
         arm_token=_at(answer.token_ids, place),
-        control_text=fitting.control_text if fitting else after[0],
-        arm_text=fitting.arm_text if fitting else after[1],
+        control_text=fitting.control_text if fitting and fitting.control_text is not None else after[0],
+        arm_text=fitting.arm_text if fitting and fitting.arm_text is not None else after[1],
         context_text=fitting.context_text if fitting and fitting.context_text is not None else before,
         top=tuple(TopToken(token=t, text=w, log_probability=p) for t, w, p in fitting.top) if fitting else (),
         gap=fitting.gap if fitting else None,
@@ -212,7 +230,7 @@ def _no_probe(place: int | None, probe: Probed | None) -> str:
     if place is None:
         return "compared by bytes: no token is known to ask the model about"
     if probe is not None:
-        return f"the probe looked at token {probe.token_index}, the answers part at token {place}"
+        return f"the probe looked at token {probe.token_index + 1}, the answers part at token {place + 1}"
     return "not probed: nobody asked the model how sure it was there"
 
 
@@ -220,8 +238,9 @@ def _codes(text: str) -> list[int]:
     return [ord(character) for character in text]
 
 
-def _after(text: str, character: int) -> str:
-    return text[character : character + CONTEXT_CHARACTERS]
+def _after(text: str, character: int) -> str | None:
+    """None: the text ends there."""
+    return text[character : character + CONTEXT_CHARACTERS] or None
 
 
 def _at(tokens: Sequence[int] | None, place: int | None) -> int | None:

@@ -1,9 +1,10 @@
 """What the findings are made of: arms and their answers as plain values, read once from the database's frames."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Self
 
 import pandas as pd
@@ -12,6 +13,16 @@ from orchestrator.analysis.findings import Figure
 
 TIMING_ENGINES = frozenset({"verify_cost"})  # their passes are wide, and nothing is drafted
 Step = tuple[int, int, int]  # drafted, accepted, committed
+# What a plan's sampling sets beside the temperature where nobody asked for anything: conf.schema.SamplingConfig.
+SAMPLING_DEFAULTS: Mapping[str, Any] = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "ignore_eos": False,
+    "chat_template": True,
+    "template_options": {},
+}
+GREEDY_IGNORES = frozenset({"top_p", "top_k", "min_p"})  # the likeliest token is among those that they leave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +38,9 @@ class ArmRecord:
     draft: str | None
     width: int | None  # verify width
     temperature: float | None
+    sampling: Mapping[str, Any]  # the plan's other settings of it, its name left out
     speculates: bool  # drafts and verifies
+    stamps_of: str | None  # token: in process; chunk: served; None: it has no answer
     read_bytes: int | None  # weights that a pass of one token reads
     kv_bytes: int | None  # of the cache, a token
     draft_read_bytes: int | None
@@ -37,6 +50,17 @@ class ArmRecord:
     def times_passes(self) -> bool:
         """Decodes one token a pass of its width, fillers included: it is there to time the pass."""
         return self.engine in TIMING_ENGINES
+
+    @property
+    def sampler(self) -> dict[str, Any]:
+        """Arms whose samplers are equal compare: the temperature, and what else is set and has an effect."""
+        ignored = GREEDY_IGNORES if self.temperature == 0 else frozenset()
+        others = {
+            key: value
+            for key, value in self.sampling.items()
+            if key not in ignored and value != SAMPLING_DEFAULTS.get(key)
+        }
+        return {"temperature": self.temperature, **others}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,17 +169,35 @@ def unknown(reason: str) -> Figure:
 
 
 def plain_arm_of(arm: ArmRecord, arms: Sequence[ArmRecord]) -> ArmRecord | None:
-    """The arm that decodes the same weights without speculation at the same temperature; the control before others."""
+    """The arm that speculation is held against; None where no arm fits. docs/meaning.md has the rule."""
     fitting = [
         other
         for other in arms
         if not (other.speculates or other.times_passes)
-        and other.checkpoint == arm.checkpoint
+        and arm.weights is not None
         and other.weights == arm.weights
-        and other.temperature == arm.temperature
+        and other.sampler == arm.sampler
     ]
-    return min(fitting, key=lambda other: not other.is_control, default=None)
+    return min(
+        fitting,
+        key=lambda other: (
+            other.stamps_of != arm.stamps_of,
+            -_shared_words(other.engine, arm.engine),
+            not other.is_control,
+        ),
+        default=None,
+    )
+
+
+def _shared_words(one: str, other: str) -> int:
+    """How many words of two names are the same, from the left: mlx_lm_server is nearer to mlx_lm_server_draft than
+    mlx_lm."""
+    pairs = zip(one.split("_"), other.split("_"), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def temperature_words(arm: ArmRecord) -> str:
-    return "an unknown temperature" if arm.temperature is None else f"temperature {arm.temperature:g}"
+    """The sampler, after "at": its temperature, and what else it sets."""
+    words = ["an unknown temperature" if arm.temperature is None else f"temperature {arm.temperature:g}"]
+    words += [f"{key} {json.dumps(value)}" for key, value in arm.sampler.items() if key != "temperature"]
+    return ", ".join(words)

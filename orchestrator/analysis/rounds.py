@@ -7,7 +7,7 @@ that yielded the first token read the prompt, and is left out, with the tokens t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from orchestrator.analysis.records import Answer
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +40,25 @@ class Rounds:
         drafted, accepted, committed = (table[:, column].astype(np.int64) for column in range(3))
         return cls(drafted=drafted, accepted=accepted, committed=committed, seconds=table[:, 3])
 
+    @classmethod
+    def joined(cls, parts: "Iterable[Rounds]") -> Self:
+        """The rounds of all of these."""
+        each = [cls.of([]), *parts]
+        return cls(**{name: np.concatenate([getattr(part, name) for part in each]) for name in _COLUMNS})
+
+    def only(self, kept: Mask) -> Self:
+        """The rounds that a mask keeps."""
+        return replace(self, **{name: getattr(self, name)[kept] for name in _COLUMNS})
+
     @property
     def accept_length(self) -> float | None:
         """Tokens committed per round."""
         return float(self.committed.mean()) if len(self) else None
+
+    @property
+    def proposing(self) -> float | None:
+        """Share of rounds that had something to propose. A lookup that finds nothing decodes one token plainly."""
+        return float((self.drafted > 0).mean()) if len(self) else None
 
     @property
     def step_s(self) -> float | None:
@@ -68,20 +84,25 @@ class Rounds:
         return float((values * counts).sum() / counts.sum())
 
     def chances(self) -> tuple[float, ...]:
-        """For i = 1, 2, ...: the chance that the first i proposals are all accepted.
+        """For i = 1, 2, ...: the chance that of a round that proposes so many the first i are all accepted.
 
         The product of each position's own chance among the rounds that came so far (Kaplan and Meier 1958): rounds that
-        The product of each position's own chance among the rounds that came so far (Kaplan and Meier 1958): rounds that
-        proposed fewer tokens tell of the positions that they had. It ends at the last position that was ever tried.
+        proposed fewer tokens tell of the positions that they had, and rounds that the answer's end cut, which lack the
+        target's own token, of those that were committed. It ends at the last position that was ever tried.
         """
+        cut = self.committed <= self.accepted
         found, chance = [], 1.0
         for position in range(1, int(self.drafted.max(initial=0)) + 1):
-            tried = int(((self.drafted >= position) & (self.accepted >= position - 1)).sum())
+            here = self.accepted >= position
+            tried = int((here | ((self.drafted >= position) & (self.accepted == position - 1) & ~cut)).sum())
             if not tried and chance > 0:
                 break  # what comes so far was never proposed more
-            chance *= float((self.accepted >= position).sum()) / tried if tried else 0.0
+            chance *= float(here.sum()) / tried if tried else 0.0
             found.append(chance)
         return tuple(found)
+
+
+_COLUMNS = ("drafted", "accepted", "committed", "seconds")
 
 
 def plain_seconds(answers: Iterable[Answer]) -> Floats:

@@ -15,16 +15,17 @@ from orchestrator.analysis.rounds import Rounds
 
 def sampling(arms: Sequence[ArmRecord], answers: Sequence[Answer]) -> Sampling:
     """The note, and how much speculative arms accept at each temperature where the run has several."""
-    temperatures = {arm.temperature for arm in arms}
-    if len(temperatures) < 2:
+    settings = dict.fromkeys(key for arm in arms for key in arm.sampler)
+    differing = [key for key in settings if any(arm.sampler.get(key) != arms[0].sampler.get(key) for arm in arms)]
+    if not differing:
         return Sampling(note=None, by_temperature=())
-    listed = ", ".join(f"{arm.name} at {temperature_words(arm)}" for arm in arms)
+    listed = "; ".join(f"{arm.name} at {temperature_words(arm)}" for arm in arms)
     return Sampling(
-        note=f"only equal samplers compare, and these differ: {listed}",
+        note=f"only equal samplers compare, and these differ in {', '.join(differing)}: {listed}",
         by_temperature=tuple(
             _point(arm, [answer for answer in answers if answer.measured and answer.arm == arm.name])
             for arm in sorted(arms, key=lambda arm: (arm.temperature is None, arm.temperature or 0.0))
-            if arm.speculates
+            if arm.speculates and "temperature" in differing
         ),
     )
 

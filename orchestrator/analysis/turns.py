@@ -17,7 +17,7 @@ SLOW = "cached_but_slow"
 LOST = "prefix_lost"
 UNKNOWN = "cached_unknown"
 
-LOST_BELOW = 0.5  # of the earlier turn's prompt that came from the cache: less is no reuse to speak of
+LOST_BELOW = 0.5  # of the turn before's prompt that came from the cache: less is no reuse to speak of
 CONTRADICTION = 3.0  # times longer than the new tokens need, at the first turn's rate
 NEAR_FULL = 0.7  # of what the whole prompt needs
 MUCH_LATER = 2.0  # than the arm's own first turn would have one expect
@@ -81,7 +81,7 @@ def _of_arm(arm: str, workload: str, mine: Sequence[Answer], ratios: Ratios) -> 
         for turn in sorted({answer.turn for answer in mine})
     )
     flagged = sum(ZERO_BUT_FAST in answer.flags for answer in mine)
-    said = tuple(remark for turn in turns[1:] for remark in _remarks(turns[0], turn))
+    said = tuple(remark for turn in turns[1:] for remark in _remarks(turns[0], turn, _reused(mine, turn.turn)))
     if flagged:
         text = f"the cache counter says 0 in {flagged} answers that came too fast for it: it does not count"
         said = (*(remark for remark in said if remark[0] != LOST), (ZERO_BUT_FAST, text))
@@ -116,7 +116,22 @@ def _figures(turn: int, mine: Sequence[Answer], ratio: TtftRatio | None) -> Turn
     )
 
 
-def _remarks(first: TurnFigures, later: TurnFigures) -> Iterable[tuple[str, str]]:
+def _reused(mine: Sequence[Answer], turn: int) -> list[tuple[int, int]]:
+    """In each conversation whose counts are known: tokens from the cache, and tokens of the turn before it."""
+    before = {_conversation(answer): answer.prompt_tokens for answer in mine if answer.turn == turn - 1}
+    return [
+        (answer.cached_tokens, earlier)
+        for answer in mine
+        if answer.turn == turn and answer.cached_tokens is not None and (earlier := before.get(_conversation(answer)))
+    ]
+
+
+def _conversation(answer: Answer) -> tuple[int | None, bool, str]:
+    """An arm holds it once for each of its entries in a round."""
+    return answer.round, answer.is_aa, answer.prompt_id
+
+
+def _remarks(first: TurnFigures, later: TurnFigures, reused: Sequence[tuple[int, int]]) -> Iterable[tuple[str, str]]:
     """What a later turn's counter and its time say of the prefix. Full and new times: at the first turn's rate."""
     name = f"turn {later.turn + 1}"
     rate, ttft_s, prompt = first.prefill_tps.value, later.ttft_s, later.prompt_tokens
@@ -126,10 +141,18 @@ def _remarks(first: TurnFigures, later: TurnFigures) -> Iterable[tuple[str, str]
             full_s = first.ttft_s * prompt / first.prompt_tokens
         yield UNKNOWN, f"{name}: {later.cached_tokens.source}{_by_time(ttft_s, full_s)}"
         return
-    cached, earlier = later.cached_tokens.value, first.prompt_tokens
-    if earlier and cached < LOST_BELOW * earlier:
-        yield LOST, f"{name}: {cached:.0f} of the {earlier:.0f} tokens of the turn before came from the cache"
-    elif full_s is not None and rate and ttft_s is not None and later.new_tokens.value is not None:
+    cached = later.cached_tokens.value
+    lost = [pair for pair in reused if pair[0] < LOST_BELOW * pair[1]]
+    if lost:
+        kept, earlier = (_median(counts) for counts in zip(*lost, strict=True))
+        yield (
+            LOST,
+            f"{name}: in {len(lost)} of {len(reused)} conversations {kept:.0f} of the {earlier:.0f} tokens of the turn"
+            " before came from the cache",
+        )
+    if 2 * len(lost) > len(reused):
+        return  # the medians are of turns that lost it
+    if full_s is not None and rate and ttft_s is not None and later.new_tokens.value is not None:
         new_s = later.new_tokens.value / rate
         if ttft_s > CONTRADICTION * new_s and ttft_s > NEAR_FULL * full_s:
             yield (

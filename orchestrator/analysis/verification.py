@@ -14,10 +14,11 @@ from orchestrator.analysis.findings import Figure, Interval, PassCurve, VerifyCo
 from orchestrator.analysis.records import Answer, ArmRecord, PassTimes, plain_arm_of, temperature_words, unknown
 from orchestrator.analysis.rounds import Rounds, plain_seconds
 
-# How many passes of the drafting model one round takes. The others' is not known.
+# The drafting model runs once for each proposal; of other engines once a round, for a whole block.
 PASSES_PER_TOKEN = frozenset({"mlx_lm_draft", "mlx_lm_server_draft", "mtp"})
 NO_DRAFTING_MODEL = frozenset({"prompt_lookup"})
 ADDS_UP = 0.8  # share of a round that its passes may leave open, or exceed it by
+OF_PASSES = "accept length / (verify + draft)"  # source of a prediction that owes nothing to the rounds' times
 LEAST_STEPS = 5  # fewer plain steps or rounds are no median to speak of
 
 Measured = Mapping[tuple[str, str | None], Interval]  # arm over its plain arm in decode_tps, by arm and class
@@ -93,13 +94,16 @@ def _cost(
     plain_s = _plain_s(arm, plain, scope, used)
     round_cost = _round_cost(rounds, mine, plain_s)
     verify = verify_cost_of(rounds, passes.target.get(arm.name))
-    draft = _draft_cost(arm, rounds, round_cost, verify, plain_s, passes.draft.get(arm.name))
+    timed = _timed_draft(arm, rounds, plain_s, passes.draft.get(arm.name))
+    draft = timed or what_is_left(verify=verify, round_cost=round_cost)
+    predicted = predicted_speedup(rounds.accept_length, verify=verify, draft=timed, round_cost=round_cost)
     return VerifyCost(
         arm=arm.name,
         prompt_class=scope,
         width=arm.width,
         rounds_timed=len(rounds),
         accept_length=rounds.accept_length,
+        proposing=rounds.proposing,
         acceptance_by_position=rounds.chances(),
         step_s=rounds.step_s,
         plain_arm=None if plain is None else plain.name,
@@ -107,9 +111,10 @@ def _cost(
         round_cost=round_cost,
         verify_cost=verify,
         draft_cost=draft,
-        predicted=predicted_speedup(rounds.accept_length, verify=verify, draft=draft, round_cost=round_cost),
+        predicted=predicted,
+        independent=predicted.source == OF_PASSES,
         measured=measured,
-        one_more=one_more(rounds.accept_length, round_cost=round_cost, width=arm.width),
+        one_more=one_more(rounds, round_cost=round_cost),
         doubt=doubt(verify=verify, draft=draft, round_cost=round_cost),
     )
 
@@ -154,27 +159,52 @@ def verify_cost_of(rounds: Rounds, times: PassTimes | None) -> Figure:
     return Figure(value=value, source=times.source)
 
 
-def _draft_cost(
-    arm: ArmRecord, rounds: Rounds, round_cost: Figure, verify: Figure, plain_s: Figure, times: PassTimes | None
-) -> Figure:
+def _timed_draft(arm: ArmRecord, rounds: Rounds, plain_s: Figure, times: PassTimes | None) -> Figure | None:
+    """The drafter's share by its own passes; None where they were not timed."""
     if arm.engine in NO_DRAFTING_MODEL:
         return Figure(value=0.0, source="no model drafts: proposals are copied from the context")
-    pass_s = None if times is None else times.seconds.get(1)
-    if times is not None and pass_s and arm.engine in PASSES_PER_TOKEN and plain_s.value and len(rounds):
-        share = float(rounds.drafted.mean()) * pass_s / plain_s.value
-        return Figure(value=share, source=f"{rounds.drafted.mean():.2f} passes a round, {times.source}")
+    if times is None or not plain_s.value or not len(rounds):
+        return None
+    by_token = arm.engine in PASSES_PER_TOKEN
+    width = 1 if by_token else max(times.seconds, default=1)
+    if width not in times.seconds:
+        return None
+    passes = float(rounds.drafted.mean() if by_token else (rounds.drafted > 0).mean())
+    share = passes * times.seconds[width] / plain_s.value
+    return Figure(value=share, source=f"{passes:.2f} drafting passes of {width} a round, {times.source}")
+
+
+def what_is_left(*, verify: Figure, round_cost: Figure) -> Figure:
+    """The drafter's share as what the verification leaves of the round: nothing where it is as long as the round."""
     if round_cost.value is None or verify.value is None:
         reason = "neither the drafting pass nor the verification was timed on its own"
         return unknown(round_cost.source if round_cost.value is None else reason)
-    return Figure(value=round_cost.value - verify.value, source="what the verification leaves of the round")
+    if outlasts_its_round(verify=verify, round_cost=round_cost):
+        return unknown("the verification's passes took longer alone than the rounds that they are part of")
+    nothing = ": nothing within noise" if verify.value > round_cost.value else ""
+    left = max(0.0, round_cost.value - verify.value)
+    return Figure(value=left, source=f"what the verification leaves of the round{nothing}")
 
 
-def predicted_speedup(accept_length: float | None, *, verify: Figure, draft: Figure, round_cost: Figure) -> Figure:
-    """accept_length / (verify + draft), where both are known; else accept_length / round_cost."""
+def outlasts_its_round(*, verify: Figure, round_cost: Figure) -> bool:
+    """Whether passes of verification took longer, beyond noise, than the whole rounds that they are part of: then they
+    tell nothing of these rounds.
+    """
+    return bool(verify.value is not None and round_cost.value and verify.value > round_cost.value / ADDS_UP)
+
+
+def predicted_speedup(
+    accept_length: float | None, *, verify: Figure, draft: Figure | None, round_cost: Figure
+) -> Figure:
+    """accept_length / (verify + draft), where both were timed; else accept_length / round_cost.
+
+    Args:
+        draft: by passes of its own; None: it is only what the round leaves, and would give the same as the round.
+    """
     if accept_length is None:
         return unknown(round_cost.source)
-    if verify.value is not None and draft.value is not None and verify.value + draft.value > 0:
-        return Figure(value=accept_length / (verify.value + draft.value), source="accept length / (verify + draft)")
+    if verify.value and draft is not None and draft.value is not None:
+        return Figure(value=accept_length / (verify.value + draft.value), source=OF_PASSES)
     if round_cost.value is None:
         return unknown(round_cost.source)
     return Figure(value=accept_length / round_cost.value, source="accept length / cost of the round as a whole")
@@ -182,7 +212,14 @@ def predicted_speedup(accept_length: float | None, *, verify: Figure, draft: Fig
 
 def doubt(*, verify: Figure, draft: Figure, round_cost: Figure) -> str | None:
     """What to say where timed passes and timed rounds do not add up."""
-    if verify.value is None or draft.value is None or not round_cost.value:
+    if verify.value is None or not round_cost.value:
+        return None
+    if draft.value is None and outlasts_its_round(verify=verify, round_cost=round_cost):
+        return (
+            f"verify alone makes {verify.value / round_cost.value:.0%} of a round as it was timed: the machine had"
+            " changed when the passes were timed; the drafter's share is unknown, and no widths are judged by them"
+        )
+    if draft.value is None:
         return None
     share = (verify.value + draft.value) / round_cost.value
     if ADDS_UP <= share <= 1 / ADDS_UP:
@@ -193,13 +230,42 @@ def doubt(*, verify: Figure, draft: Figure, round_cost: Figure) -> str | None:
     )
 
 
-def one_more(accept_length: float | None, *, round_cost: Figure, width: int | None) -> Figure:
-    """The speed-up if each round committed one token more at the same cost: (accept_length + 1) / round_cost."""
-    if accept_length is None or round_cost.value is None:
-        return unknown(round_cost.source)
-    if width is not None and accept_length + 1 > width:
-        return unknown(f"a round of {width} commits {width} tokens at most, and commits {accept_length:.2f} already")
-    return Figure(value=(accept_length + 1) / round_cost.value, source="(accept length + 1) / cost of a round")
+def one_more(rounds: Rounds, *, round_cost: Figure) -> Figure:
+    """The speed-up if each round that proposes committed one token more at the same cost.
+
+    (accept_length + share of rounds that propose) / round_cost: a round without a proposal commits one token whatever
+    the drafter is worth.
+    """
+    if rounds.accept_length is None or not rounds.proposing or round_cost.value is None:
+        return unknown("no round proposed anything" if rounds.proposing == 0 else round_cost.source)
+    proposing = rounds.only(rounds.drafted > 0)
+    room, length = float(proposing.drafted.mean()) + 1, float(proposing.committed.mean())
+    if length + 1 > room:
+        return unknown(f"a round of {room:.3g} commits {room:.3g} tokens at most, and commits {length:.2f} already")
+    more = (rounds.accept_length + rounds.proposing) / round_cost.value
+    return Figure(value=more, source="(accept length + share of rounds that propose) / cost of a round")
+
+
+def no_checks(costs: Sequence[VerifyCost]) -> list[str]:
+    """Whose prediction comes from the very rounds that are measured, in words: it agrees whatever is right.
+
+    Args:
+        costs: over all classes.
+    """
+    told = [cost for cost in costs if cost.predicted.value is not None and not cost.independent]
+    rest = [cost.arm for cost in told if None not in (cost.verify_cost.value, cost.draft_cost.value)]
+    whole = [cost.arm for cost in told if cost.arm not in rest]
+    lines = [f"{', '.join(rest)}: draft is only round - verify, and predicted is tokens / round"] if rest else []
+    lines += [f"{', '.join(whole)}: predicted is tokens / round"] if whole else []
+    return [f"{line}: no check of measured" for line in lines]
+
+
+def proposing_words(cost: VerifyCost) -> str | None:
+    """How many of an arm's rounds propose anything, where not all do."""
+    if cost.proposing is None or cost.proposing == 1:
+        return None
+    proposing = round(cost.proposing * cost.rounds_timed)
+    return f"{proposing} of its {cost.rounds_timed} rounds propose anything; the others are plain steps, at any width"
 
 
 def relative_to_one(times: PassTimes) -> dict[int, float]:

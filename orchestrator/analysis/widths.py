@@ -1,12 +1,18 @@
 """Which verify width would be the best? Expected gain and cost by width, for arms that differ in nothing else. Pure.
 
-    gain(w)   1 + sum over i < w of the chance that proposals 1..i are all accepted, from all rounds of these arms
-    cost(w)   T(w) / T(1) of the target, on straight lines between the timed widths, and the drafter's share: so much a
-              proposal for an engine that drafts token by token, one share for one that drafts a block at once; or,
-              where wider rounds ran than passes were timed, the cost of whole rounds between the widths that ran
+Not all rounds depend on the width: a lookup that finds nothing decodes one token plainly, and a long copy may go beyond
+the width that was set. Both come with the same chance at any width, and stay as they are. With f the share of the other
+rounds, and means over the fixed ones:
+
+    gain(w)   f x (1 + sum over i < w of the chance that proposals 1..i are all accepted) + (1 - f) x tokens of fixed
+    cost(w)   f x (verify(w) + draft(w)) + (1 - f) x cost of fixed
+    verify    T(w) / T(1) of the target, on straight lines between the timed widths
+    draft     so much a proposal for an engine that drafts token by token, one share for one that drafts a block at once
     w = 1     plain decoding: gain 1, cost 1
 
-Nothing is extrapolated: a width is judged when so many tokens were ever proposed and its cost lies between known ones.
+Where wider rounds ran than passes were timed, or the passes do not fit the rounds, verify + draft is the cost of whole
+rounds between the widths that ran. Nothing is extrapolated: a width is judged when so many tokens were ever proposed,
+an arm was set to it or to a wider one, and its cost lies between known ones.
 """
 
 from collections import defaultdict
@@ -17,20 +23,44 @@ import numpy as np
 
 from orchestrator.analysis.findings import Figure, Interval, VerifyCost, WidthCurve, WidthPoint
 from orchestrator.analysis.records import Answer, ArmRecord, unknown
-from orchestrator.analysis.rounds import Rounds, expected_accept_length
+from orchestrator.analysis.rounds import Mask, Rounds, expected_accept_length
 from orchestrator.analysis.verification import (
     NO_DRAFTING_MODEL,
     PASSES_PER_TOKEN,
     Measured,
     Passes,
     interpolated,
+    outlasts_its_round,
     relative_to_one,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """An arm of a family, with its rounds in one scope."""
+
+    arm: ArmRecord
+    cost: VerifyCost
+    rounds: Rounds
+
+    @property
+    def free(self) -> Rounds:
+        """The rounds whose width is the arm's to set."""
+        return self.rounds.only(self._is_free)
+
+    @property
+    def fixed(self) -> Rounds:
+        """Those that nothing was found for, and copies beyond the width."""
+        return self.rounds.only(~self._is_free)
+
+    @property
+    def _is_free(self) -> Mask:
+        return (self.rounds.drafted > 0) & (self.rounds.drafted < (self.arm.width or 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Of a round of one width, in plain steps."""
+    """Of a round, in plain steps."""
 
     round: float
     verify: float | None
@@ -57,51 +87,76 @@ def width_curves(
     by_arm = {(cost.arm, cost.prompt_class): cost for cost in costs}
     scopes = list(dict.fromkeys(cost.prompt_class for cost in costs))
     found = []
-    for members in families.values():
-        names = {arm.name for arm in members}
-        mine = [answer for answer in answers if answer.measured and answer.arm in names]
+    for family in families.values():
         for scope in scopes:
-            own = [(arm, by_arm[arm.name, scope]) for arm in members if (arm.name, scope) in by_arm]
-            rounds = Rounds.of(answer for answer in mine if scope in (None, answer.prompt_class))
-            curve = _curve(
-                own, rounds, passes, {arm: each for (arm, where), each in measured.items() if where == scope}
-            )
+            members = [
+                Member(arm=arm, cost=by_arm[arm.name, scope], rounds=_rounds(arm, answers, scope))
+                for arm in family
+                if (arm.name, scope) in by_arm
+            ]
+            curve = _curve(members, passes, {arm: each for (arm, where), each in measured.items() if where == scope})
             found += [curve] if curve is not None else []
     return tuple(found)
 
 
-def _curve(
-    members: Sequence[tuple[ArmRecord, VerifyCost]], rounds: Rounds, passes: Passes, measured: Mapping[str, Interval]
-) -> WidthCurve | None:
-    if not members or not len(rounds):
+def _rounds(arm: ArmRecord, answers: Sequence[Answer], scope: str | None) -> Rounds:
+    return Rounds.of(
+        answer
+        for answer in answers
+        if answer.measured and answer.arm == arm.name and scope in (None, answer.prompt_class)
+    )
+
+
+def _curve(members: Sequence[Member], passes: Passes, measured: Mapping[str, Interval]) -> WidthCurve | None:
+    free, fixed = Rounds.joined(each.free for each in members), Rounds.joined(each.fixed for each in members)
+    if not len(free):
         return None
-    cost_of, widest, source = _costs(members, rounds, passes)
-    chances = rounds.chances()
-    by_width = {arm.width: (arm.name, cost) for arm, cost in members}
+    cost_of, widest, source = _costs(members, passes, free, fixed)
+    chances, share = free.chances(), len(free) / (len(free) + len(fixed))
+    by_width = {each.arm.width: (each.arm.name, each.cost) for each in members}
     points = [
         _point(width, gain, cost, by_width.get(width), measured)
         for width in range(1, min(widest, len(chances) + 1) + 1)
-        if (gain := expected_accept_length(chances, width)) is not None and (cost := cost_of(width)) is not None
+        if (gain := _gain(chances, width, fixed.accept_length, share)) is not None
+        and (cost := cost_of(width)) is not None
     ]
     if len(points) < 2:
         return None
     best = best_width({point.width: point.predicted for point in points})
-    first = members[0][0]
+    first = members[0]
     ran = {point.width: point.measured.ratio for point in points if point.measured is not None}
     return WidthCurve(
-        arms=_shared_words([arm.name for arm, _ in members]),
-        engine=first.engine,
-        checkpoint=first.checkpoint or "unknown",
-        draft=first.draft,
-        prompt_class=members[0][1].prompt_class,
+        arms=_shared_words([each.arm.name for each in members]),
+        engine=first.arm.engine,
+        checkpoint=first.arm.checkpoint or "unknown",
+        draft=first.arm.draft,
+        prompt_class=first.cost.prompt_class,
         points=tuple(points),
-        best=Figure(value=float(best), source=source)
-        if len(points) > 2
-        else unknown("fewer than two widths to choose from"),
+        best=Figure(value=float(best), source=source) if len(points) > 2 else unknown(_why_no_best(members)),
         at_edge=len(points) > 2 and best == points[-1].width,
         best_measured=best_width(ran | {1: 1.0}) if ran else None,
         source=source,
     )
+
+
+def _gain(chances: Sequence[float], width: int, fixed: float | None, share: float) -> float | None:
+    """Tokens that a round commits, over all rounds; of plain decoding one."""
+    gain = expected_accept_length(chances, width)
+    return gain if gain is None or width == 1 else _mixed(gain, fixed, share)
+
+
+def _mixed(free: float, fixed: float | None, share: float) -> float:
+    """Mean over all rounds; fixed None: there are none of these."""
+    return free if fixed is None else share * free + (1 - share) * fixed
+
+
+def _why_no_best(members: Sequence[Member]) -> str:
+    also = "; the passes that were timed outlast the rounds that they are part of" if _outlast(members) else ""
+    return f"fewer than two widths to choose from{also}"
+
+
+def _outlast(members: Sequence[Member]) -> bool:
+    return any(outlasts_its_round(verify=each.cost.verify_cost, round_cost=each.cost.round_cost) for each in members)
 
 
 def _shared_words(names: Sequence[str]) -> str:
@@ -136,56 +191,72 @@ def _point(
     )
 
 
-def _costs(members: Sequence[tuple[ArmRecord, VerifyCost]], rounds: Rounds, passes: Passes) -> tuple[CostOf, int, str]:
-    """The cost of any width, the widest that is known, and where that is known from: timed passes, unless wider ones
-    ran than were timed.
+def _costs(members: Sequence[Member], passes: Passes, free: Rounds, fixed: Rounds) -> tuple[CostOf, int, str]:
+    """The cost of a round with any width set, the widest that is known, and where that is known from: timed passes,
+    unless wider ones ran than were timed, or they outlast the rounds that they are part of.
     """
-    known = {arm.width: value for arm, cost in members if arm.width and (value := _whole_round(arm, cost, rounds))}
-    timed = [passes.target[arm.name] for arm, _ in members if arm.name in passes.target]
-    drafting = _drafting(members)
-    verify = relative_to_one(max(timed, key=lambda each: len(each.seconds))) if timed else None
-    if verify and drafting is not None and max(verify) >= max(known, default=1):
-        return _from_passes(verify, drafting), max(verify), f"{timed[0].source}, and the drafter's share of the rounds"
-    return _from_rounds(known), max(known, default=1), "whole rounds, on straight lines between the widths that ran"
+    share = len(free) / (len(free) + len(fixed))
+    whole = {each.arm.width: cost for each in members if each.arm.width and (cost := _whole_round(each)) is not None}
+    timed = [passes.target[each.arm.name] for each in members if each.arm.name in passes.target]
+    drafting, drafter = _drafting(members)
+    verify = relative_to_one(max(timed, key=lambda each: len(each.seconds))) if timed else {}
+    known = {width: cost for width in fixed.widths if (cost := interpolated(verify, width)) is not None}
+    fits = not _outlast(members) and (not len(fixed) or fixed.weighted(known) is not None)
+    if verify and drafting is not None and fits and max(verify) >= max(whole, default=1):
+        cost_of = _from_passes(verify, drafting, fixed.weighted(known), share)
+        return cost_of, max(verify), f"{timed[0].source}{drafter}"
+    plain_s = members[0].cost.plain_s.value
+    fixed_cost = fixed.step_s / plain_s if plain_s and fixed.step_s is not None else None
+    source = "whole rounds, on straight lines between the widths that ran"
+    return _from_rounds(whole, fixed_cost, share), max(whole, default=1), source
 
 
-def _whole_round(arm: ArmRecord, cost: VerifyCost, rounds: Rounds) -> float | None:
+def _whole_round(member: Member) -> float | None:
     """What a round takes that proposed all it could: the end of an answer cuts others short, which are cheaper."""
-    if cost.round_cost.value is None or cost.plain_s.value is None or arm.width is None:
-        return cost.round_cost.value
-    seconds = rounds.seconds[rounds.drafted == arm.width - 1]
-    return float(np.median(seconds)) / cost.plain_s.value if len(seconds) else cost.round_cost.value
+    plain_s, free = member.cost.plain_s.value, member.free
+    if member.cost.round_cost.value is None or not plain_s or member.arm.width is None or not len(free):
+        return None
+    seconds = free.seconds[free.drafted == member.arm.width - 1]
+    step_s = float(np.median(seconds)) if len(seconds) else free.step_s
+    return None if step_s is None else step_s / plain_s
 
 
-def _drafting(members: Sequence[tuple[ArmRecord, VerifyCost]]) -> Callable[[int], float] | None:
-    """The drafter's share by width; None where no arm tells it."""
-    engine = members[0][0].engine
+def _drafting(members: Sequence[Member]) -> tuple[Callable[[int], float] | None, str]:
+    """The drafter's share of a free round by its width, None where no arm tells it; and where that is from."""
+    engine = members[0].arm.engine
     if engine in NO_DRAFTING_MODEL:
-        return lambda width: 0.0
-    shares = [(arm.width, cost.draft_cost.value) for arm, cost in members if cost.draft_cost.value is not None]
+        return (lambda width: 0.0), ""
+    told = [each for each in members if each.cost.draft_cost.value is not None and each.rounds.proposing]
+    if not told:
+        return None, ""
+    timed = all(each.cost.independent for each in told)
+    source = ", and the drafter's pass" if timed else ", and what they leave of the rounds for the drafter"
     if engine in PASSES_PER_TOKEN:
-        each = [share / (width - 1) for width, share in shares if width is not None and width > 1]
-        return (lambda width: (width - 1) * sum(each) / len(each)) if each else None
-    return (lambda width: sum(share for _, share in shares) / len(shares)) if shares else None
+        a_token = float(np.mean([(each.cost.draft_cost.value or 0.0) / each.rounds.drafted.mean() for each in told]))
+        return (lambda width: (width - 1) * a_token), source
+    a_block = float(np.mean([(each.cost.draft_cost.value or 0.0) / (each.rounds.proposing or 1.0) for each in told]))
+    return (lambda width: a_block), source
 
 
-def _from_passes(verify: Mapping[int, float], drafting: Callable[[int], float]) -> CostOf:
+def _from_passes(
+    verify: Mapping[int, float], drafting: Callable[[int], float], fixed: float | None, share: float
+) -> CostOf:
     def cost_of(width: int) -> Cost | None:
         known = interpolated(verify, width)
         if width == 1 or known is None:
             return _PLAIN if width == 1 else None
-        draft = drafting(width)
-        return Cost(round=known + draft, verify=known, draft=draft, interpolated=width not in verify)
+        checked, drafted = _mixed(known, fixed, share), share * drafting(width)
+        return Cost(round=checked + drafted, verify=checked, draft=drafted, interpolated=width not in verify)
 
     return cost_of
 
 
-def _from_rounds(known: Mapping[int, float]) -> CostOf:
+def _from_rounds(whole: Mapping[int, float], fixed: float | None, share: float) -> CostOf:
     def cost_of(width: int) -> Cost | None:
-        value = interpolated(known, width)
+        value = interpolated(whole, width)
         if width == 1 or value is None:
             return _PLAIN if width == 1 else None
-        return Cost(round=value, verify=None, draft=None, interpolated=width not in known)
+        return Cost(round=_mixed(value, fixed, share), verify=None, draft=None, interpolated=width not in whole)
 
     return cost_of
 

@@ -9,6 +9,7 @@ from orchestrator.report.charts.theme import VERDICTS
 from orchestrator.report.material import FINISHED, Material
 from orchestrator.report.parts import Line
 from orchestrator.report.words import change, counted, listed, number, percent, shortened, span, times
+from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.observations import LOWER_IS_FASTER
 from orchestrator.views.audit_view import sentence
 
@@ -119,10 +120,19 @@ def _counts(found: Sequence[Comparison]) -> Iterable[str]:
 
 def _despite(material: Material) -> str:
     drift = material.result.drift
-    if drift is None or abs(drift) < DRIFT_WORTH_TELLING:
+    if drift is None or abs(drift) < DRIFT_WORTH_TELLING or _within_floor(material, 1 + drift):
         return ""
     joint = "although" if any(one.verdict == "supported" for one in material.overall) else "while"
     return f", {joint} the control itself {drift_words(drift, material.result.metric)} during the run"
+
+
+def _within_floor(material: Material, ratio: float) -> bool:
+    """Whether two equal arms differ as much in this run: then two control runs tell nothing of its drift."""
+    return any(
+        floor.effect.ci_low <= ratio <= floor.effect.ci_high
+        for floor in material.result.floors
+        if floor.scope == Scope()
+    )
 
 
 def _unrandomised(material: Material) -> str:

@@ -1,6 +1,7 @@
 """What the numbers mean, as sections of a few rows: the terminal and Markdown show the same ones. Pure: values in, text
 out. A section that has nothing to say is not there."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,10 +18,12 @@ from orchestrator.analysis.findings import (
     VerifyCost,
     WidthCurve,
 )
+from orchestrator.analysis.verification import no_checks, proposing_words
 from orchestrator.views.drawn import visible
 
 MISSING = "-"
 SHOWN_CHARACTERS = 24  # of text around a divergence
+MOST_REASONS = 5  # an arm: some hold numbers of their own prompt
 PROBE_WORDS = {"near_tie": "near tie", "real": "real difference", "unknown": "unknown"}
 
 
@@ -68,7 +71,7 @@ def _losslessness(found: Losslessness | None) -> Section | None:
         return None
     compared = [arm for arm in told if arm.identical + arm.differs]
     notes = list(dict.fromkeys(arm.note for arm in told if arm.note))
-    lines = [*(notes if compared else notes[:1]), *_why_unknown(told), *_examples(told)]
+    lines = [*(notes if compared else notes[:1]), *_why_unknown(told, found.control), *_examples(told)]
     return Section(
         title="same answers? (temperature 0, token by token where both tell their tokens)",
         head=("arm", "beside", "identical", "repeats alike", "differs at", "by the probe"),
@@ -92,12 +95,20 @@ def _lossless_row(arm: ArmLosslessness) -> tuple[str, ...]:
     )
 
 
-def _why_unknown(told: Sequence[ArmLosslessness]) -> Iterable[str]:
-    """Reasons of prompts that could not be compared, those that the arm's note says left out."""
+def _why_unknown(told: Sequence[ArmLosslessness], control: str) -> Iterable[str]:
+    """Why prompts could not be compared, where the arm's note does not say it, and why differences are unknown."""
     for arm in told:
-        reasons = [one.reason for one in arm.outcomes if one.reason is not None and one.reason != arm.note]
-        for reason in dict.fromkeys(reasons):
-            yield f"{arm.arm}: {reasons.count(reason)} not compared: {reason}"
+        name = arm.arm if arm.against == control else f"{arm.arm} beside {arm.against}"
+        parted = [one.divergence for one in arm.outcomes if one.divergence is not None]
+        reasons = {
+            "not compared": [one.reason for one in arm.outcomes if one.reason and one.reason != arm.note],
+            "unknown": [divergence.reason for divergence in parted if divergence.verdict == "unknown"],
+        }
+        for what, every in reasons.items():
+            counts = Counter(every).most_common()
+            yield from (f"{name}: {count} {what}: {reason}" for reason, count in counts[:MOST_REASONS])
+            if others := sum(count for _, count in counts[MOST_REASONS:]):
+                yield f"{name}: {others} {what} for other reasons, which --format json tells"
 
 
 def _examples(told: Sequence[ArmLosslessness]) -> Iterable[str]:
@@ -121,11 +132,10 @@ def _example(one: PromptOutcome) -> str:
     after = f"after «{before}» " if before else ""
     theirs, mine = _quoted(found.control_text, found.control_token), _quoted(found.arm_text, found.arm_token)
     verdict = PROBE_WORDS[found.verdict]
+    reason = "" if found.verdict == "unknown" else f": {found.reason}"  # that of the unknown is told before
     gap = "" if found.gap is None else f", gap {found.gap:.4f} nats"
     rounding = "" if found.rounding is None else f", rounding {found.rounding:.4f}"
-    return (
-        f"{one.arm}, {one.prompt_id}, {where}: {after}{theirs} became {mine}; {verdict}{gap}{rounding}: {found.reason}"
-    )
+    return f"{one.arm}, {one.prompt_id}, {where}: {after}{theirs} became {mine}; {verdict}{gap}{rounding}{reason}"
 
 
 def _quoted(text: str | None, token: int | None) -> str:
@@ -143,14 +153,17 @@ def _verification(found: Findings) -> Section | None:
         return None
     costs = [cost for cost in found.verify_costs if cost.rounds_timed]
     silent = [cost for cost in found.verify_costs if not cost.rounds_timed and cost.prompt_class is None]
+    over_all = [cost for cost in costs if cost.prompt_class is None]
     lines = [f"{cost.arm}: {cost.round_cost.source}" for cost in silent]
     lines += _unknown_lines(costs)
+    lines += no_checks(over_all)
+    lines += [f"{cost.arm}: {words}" for cost in over_all if (words := proposing_words(cost)) is not None]
     lines += _best_widths(found.width_curves)
-    lines += [f"{cost.arm}: {cost.doubt}" for cost in costs if cost.prompt_class is None and cost.doubt is not None]
+    lines += [f"{cost.arm}: {cost.doubt}" for cost in over_all if cost.doubt is not None]
     lines += [
-        f"{cost.arm}: one token more a round would bring {cost.one_more.value:.2f}x"
-        for cost in costs
-        if cost.prompt_class is None and cost.one_more.value is not None
+        f"{cost.arm}: one token more a round{_of_those(cost)} would bring {cost.one_more.value:.2f}x"
+        for cost in over_all
+        if cost.one_more.value is not None
     ]
     lines += [
         f"a pass of {curve.checkpoint} ({curve.role}) by its tokens: "
@@ -194,6 +207,10 @@ def _unknown_lines(costs: Sequence[VerifyCost]) -> Iterable[str]:
             of_reason.setdefault(reason, []).append(name)
     for reason, names in of_reason.items():
         yield f"{', '.join(names)}: {reason}"
+
+
+def _of_those(cost: VerifyCost) -> str:
+    return "" if cost.proposing in (None, 1.0) else " with a proposal"
 
 
 def _best_widths(curves: Sequence[WidthCurve]) -> Iterable[str]:

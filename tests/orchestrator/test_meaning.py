@@ -10,12 +10,14 @@ from rich.console import Console
 from sqlalchemy import Engine
 
 from db.session import open_database
-from orchestrator.analysis.findings import Findings
+from orchestrator.analysis.findings import Figure, Findings
 from orchestrator.audit import AuditResult
 from orchestrator.judging import judge_run, measured_trials
 from orchestrator.meaning import findings
 from orchestrator.plan import Plan, Prompt
 from orchestrator.report.loading import load_material
+from orchestrator.report.parts import Section as ReportSection
+from orchestrator.report.sections.meaning import widths_section
 from orchestrator.report.verdict import verdict_lines
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
@@ -23,6 +25,7 @@ from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from orchestrator.views.audit_markdown import markdown
 from orchestrator.views.audit_view import print_audit, show_audit
+from orchestrator.views.meaning_view import sections
 from tests.orchestrator.plans import OPEN_GATE, arm, plan, prompt
 from workers.host import read_host
 
@@ -186,6 +189,21 @@ def test_speculation_beside_a_plain_arm_is_predicted_from_its_rounds(tmp_path: P
     assert spec.predicted.value is not None
     assert spec.measured is not None
     assert spec.predicted.value == pytest.approx(spec.measured.ratio, rel=0.1)  # the clock charges for each token
+    said = "spec, wide: predicted is tokens / round: no check of measured"  # the clock's passes are not timed
+    assert said in " ".join(told.terminal().split())
+    section = widths_section(load_material(told.database, told.plan, told.run_id), told.findings)
+    assert isinstance(section, ReportSection)
+    assert f"{said}." in section.lines
     (curve,) = told.findings.width_curves
     assert [point.arm for point in curve.points if point.arm] == ["spec", "wide"]
     assert [point.width for point in curve.points] == [1, 4, 5, 6]
+
+    seldom = replace(spec, proposing=0.05, rounds_timed=100, one_more=Figure(value=1.5, source=""))
+    found = replace(told.findings, verify_costs=(seldom,))
+    lines = next(one.lines for one in sections(found) if one.title.startswith("cost of verification"))
+    words = "spec: 5 of its 100 rounds propose anything; the others are plain steps, at any width"
+    assert words in lines
+    assert "spec: one token more a round with a proposal would bring 1.50x" in lines
+    section = widths_section(load_material(told.database, told.plan, told.run_id), found)
+    assert isinstance(section, ReportSection)
+    assert f"{words}." in section.lines

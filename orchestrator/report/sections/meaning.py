@@ -12,6 +12,7 @@ from orchestrator.analysis.findings import (
     VerifyCost,
     WidthCurve,
 )
+from orchestrator.analysis.verification import no_checks, proposing_words
 from orchestrator.report.charts.machine import roofline, turns
 from orchestrator.report.charts.speculation import by_width, passes_by_width, scope_words
 from orchestrator.report.charts.theme import Drawing, Layout, Palette
@@ -45,7 +46,9 @@ def widths_section(material: Material, findings: Findings) -> Section | Absent:
     curves = _curves(findings)
     lines = [] if curves else ["No curve of widths: the cost of fewer than two widths is known."]
     lines += _curve_lines(curves)
-    lines += [f"{one.arm}: {one.doubt}." for one in findings.verify_costs if one.prompt_class is None and one.doubt]
+    over_all = [one for one in findings.verify_costs if one.prompt_class is None]
+    lines += [f"{line}." for line in no_checks(over_all)]
+    lines += [f"{one.arm}: {words}." for one in over_all for words in (proposing_words(one), one.doubt) if words]
     sampling = findings.sampling
     lines += [sampling.note] if sampling.note else []
     lines += [
@@ -190,7 +193,7 @@ def turns_section(material: Material, findings: Findings) -> Section | Absent:
         pictures.append(
             Picture(
                 key=f"turns-{len(pictures) + 1}",
-                title=_turns_title(own, findings.control),
+                title=turns_title(own, findings.control),
                 detail=f"Median time to the first token by turn in {workload}; {counted(generations, 'generation')}.",
                 draw=partial(_draw_turns, own, palette),
             )
@@ -203,19 +206,17 @@ def _draw_turns(arms: Sequence[ArmTurns], palette: Palette, layout: Layout) -> D
     return turns(arms, palette=palette, layout=layout)
 
 
-def _turns_title(arms: Sequence[ArmTurns], control: str) -> str:
-    """The largest clear difference in a later turn."""
+def turns_title(arms: Sequence[ArmTurns], control: str) -> str:
+    """The largest supported difference in a later turn."""
     later = [
         (turn.ttft_ratio.ratio, turn.turn, one.arm)
         for one in arms
         for turn in one.turns[1:]
-        if turn.ttft_ratio is not None
+        if turn.ttft_ratio is not None and turn.verdict == "supported" and turn.ttft_ratio.ratio > 1
     ]
     if not later:
         return "Time to the first token, turn by turn"
     ratio, turn, arm = max(later)
-    if ratio < 1.1:
-        return f"No arm's later turns start later than those of {in_a_headline(control)}"
     late = f"Turn {turn + 1} starts {number(ratio, digits=2)} times as late"
     return f"{late} with {in_a_headline(arm)} as with {in_a_headline(control)}"
 

@@ -10,7 +10,7 @@ from orchestrator.report.charts.timeline import MOST_PANELS, MOST_TOGETHER, time
 from orchestrator.report.course import Course, course_of, thinned
 from orchestrator.report.material import Material
 from orchestrator.report.parts import Absent, Cell, Grid, Picture, Section
-from orchestrator.report.verdict import clause, drift_words, in_a_headline, speed_of
+from orchestrator.report.verdict import clause, in_a_headline, speed_of
 from orchestrator.report.words import MISSING, counted, listed, number, percent, seconds, size, span, times
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.observations import LOWER_IS_FASTER, ArmSummary, round_values
@@ -70,15 +70,13 @@ def course_section(material: Material) -> Section | Absent:
 
 
 def _course_title(material: Material, course: Course) -> str:
-    drift = material.result.drift
-    if drift is not None and abs(drift) > STEADY:
-        machine = f"The control itself {drift_words(drift, material.result.metric)} during the run"
-    elif drift is not None:
-        machine = f"The control held its speed within {percent(STEADY)} from first run to last"
-    elif course.drift_range is not None:
-        machine = f"The control's own level moved by {percent(abs(course.drift_range))} during the run"
-    else:
+    moved = None if course.drift_range is None else abs(course.drift_range)  # of the band that is drawn
+    if moved is None:
         machine = "The run in time order"
+    elif moved <= STEADY:
+        machine = f"The control's own level stayed within {percent(STEADY)}"
+    else:
+        machine = f"The control's own level moved by {percent(moved)} during the run"
     clear = [
         one for one in material.overall if one.verdict == "supported" and one.split is None and one.wins is not None
     ]

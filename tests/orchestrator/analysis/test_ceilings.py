@@ -44,7 +44,7 @@ def test_a_plain_arm_reads_its_weights_and_its_cache(
 
 
 def test_a_verify_round_reads_the_drafter_as_often_as_it_drafts() -> None:
-    one = ceiling(drafting(read_bytes=10 * GB, kv_bytes=0, draft_read_bytes=GB, width=4))
+    one = ceiling(drafting(read_bytes=10 * GB, kv_bytes=0, draft_read_bytes=GB, draft_kv_bytes=0, width=4))
     assert one.bytes_per_pass.value == 13 * GB
     assert one.ceiling_passes_per_s.value == pytest.approx(100 / 13)
     assert one.ceiling_tps.value == pytest.approx(100 / 13 * 2)  # 12 tokens in 6 rounds
@@ -54,9 +54,27 @@ def test_a_verify_round_reads_the_drafter_as_often_as_it_drafts() -> None:
 
 
 def test_a_block_drafter_reads_once_and_a_lookup_nothing() -> None:
-    block = ceiling(drafting(engine="dflash", read_bytes=10 * GB, kv_bytes=0, draft_read_bytes=GB))
+    block = ceiling(drafting(engine="dflash", read_bytes=10 * GB, kv_bytes=0, draft_read_bytes=GB, draft_kv_bytes=0))
     lookup = ceiling(drafting(engine="prompt_lookup", read_bytes=10 * GB, kv_bytes=0, draft_read_bytes=None))
     assert (block.draft_bytes.value, lookup.draft_bytes.value) == (GB, 0)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**5), st.integers(2, 9))
+def test_each_pass_of_the_drafter_reads_its_own_cache(kv: int, prompt: int, width: int) -> None:
+    """12 tokens are answered: the mean context is the prompt and 6."""
+    bytes_of: dict[str, Any] = {
+        "read_bytes": 10 * GB,
+        "kv_bytes": 0,
+        "draft_read_bytes": GB,
+        "draft_kv_bytes": kv,
+        "width": width,
+    }
+    changes: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": 12}
+    by_token = ceiling(drafting(**bytes_of), **changes)
+    by_block = ceiling(drafting(engine="dflash", **bytes_of), **changes)
+    assert by_token.draft_bytes.value == pytest.approx((width - 1) * (GB + kv * (prompt + 6)))
+    assert by_block.draft_bytes.value == pytest.approx(GB + kv * (prompt + 6))
+    assert by_token.bytes_per_pass.value == pytest.approx(10 * GB + (by_token.draft_bytes.value or 0))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +83,7 @@ def test_a_block_drafter_reads_once_and_a_lookup_nothing() -> None:
         (arm("plain", read_bytes=None), KNOWN, "weights of model"),
         (arm("plain", kv_bytes=None), KNOWN, "bytes of the cache"),
         (drafting(draft_read_bytes=None), KNOWN, "drafter small reads"),
+        (drafting(draft_kv_bytes=None), KNOWN, "bytes of the cache a token, of the drafter"),
         (arm("plain"), Figure(value=None, source="the memory's bandwidth is unknown: M9"), "unknown: M9"),
     ],
 )

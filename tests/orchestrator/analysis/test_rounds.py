@@ -64,6 +64,53 @@ def test_rounds_that_proposed_fewer_tell_only_of_the_positions_that_they_had() -
     assert len(Rounds.of([stepped("spec", wide, round_us=[1_000] * 3)]).chances()) == 1  # no wide round came so far
 
 
+def test_what_the_answers_end_cut_is_no_rejection() -> None:
+    """A perfect draft of blocks of 8: of the second block three tokens were left to commit."""
+    perfect = Rounds.of([stepped("spec", [(7, 7, 8), (7, 3, 3)], round_us=[1_000, 1_000])])
+    assert perfect.chances() == (1.0,) * 7
+    assert perfect.accept_length == 5.5  # of what was committed: that is what the rate counts
+    refused = Rounds.of([stepped("spec", [(7, 7, 8), (7, 2, 3)], round_us=[1_000, 1_000])])
+    assert refused.chances() == (1.0, 1.0, *[0.5] * 5)
+
+
+@pytest.mark.parametrize("chance", [0.3, 0.7, 0.95])
+def test_short_answers_tell_the_chances_of_long_ones(chance: float) -> None:
+    """Blocks of 6 and answers of 9 tokens: the last round of most is cut."""
+    luck = np.random.default_rng(1)
+    answers = []
+    for _ in range(2_000):
+        steps: list[Step] = []
+        left = 8
+        while left:
+            refused = int(luck.geometric(1 - chance)) - 1
+            whole = min(refused, 5)
+            count = min(whole + 1, left)
+            steps.append((5, min(whole, count), count))
+            left -= count
+        answers.append(stepped("spec", steps, round_us=[1_000] * len(steps)))
+    expected = [chance**place for place in range(1, 6)]
+    assert list(Rounds.of(answers).chances()) == pytest.approx(expected, abs=0.05)
+
+
+def test_rounds_without_a_proposal_are_counted_but_tell_of_no_position() -> None:
+    steps: list[Step] = [(0, 0, 1)] * 3 + [(2, 2, 3)]
+    rounds = Rounds.of([stepped("spec", steps, round_us=[1_000] * 4)])
+    assert rounds.proposing == 0.25
+    assert rounds.chances() == (1.0, 1.0)
+    assert Rounds.of([]).proposing is None
+
+
+def test_rounds_are_parted_and_joined() -> None:
+    steps: list[Step] = [(0, 0, 1), (3, 2, 3), (1, 1, 2)]
+    rounds = Rounds.of([stepped("spec", steps, round_us=[1_000, 2_000, 3_000])])
+    parts = [rounds.only(rounds.drafted == 0), rounds.only(rounds.drafted > 0)]
+    assert [len(part) for part in parts] == [1, 2]
+    joined = Rounds.joined(parts)
+    assert joined.committed.tolist() == [1, 3, 2]
+    assert joined.seconds.tolist() == pytest.approx([0.001, 0.002, 0.003])
+    assert not len(Rounds.joined([]))
+
+
 def test_steps_that_do_not_account_for_the_tokens_are_left_out() -> None:
     assert not len(Rounds.of([answer("spec", [1, 2, 3], steps=[(3, 0, 1)])]))
     assert not len(Rounds.of([answer("spec", [1, 2, 3], steps=[(3, 3, 3)], stamps_of="chunk")]))

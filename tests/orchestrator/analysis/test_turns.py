@@ -1,5 +1,6 @@
 """The second turn, and the counter that may lie."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,7 +45,50 @@ def test_a_turn_that_reuses_the_prefix() -> None:
 def test_a_prefix_that_is_lost() -> None:
     one = told(*conversation(ttft_s=10.4, cached=0))
     assert one.flags == ("prefix_lost",)
-    assert one.remarks == ("turn 2: 0 of the 1000 tokens of the turn before came from the cache",)
+    assert one.remarks == (
+        "turn 2: in 1 of 1 conversations 0 of the 1000 tokens of the turn before came from the cache",
+    )
+
+
+def turns_of(*counts: tuple[int, int], **same: Any) -> list[Answer]:
+    """A conversation whose turns have so many prompt tokens, so many of them cached, at 100 new tokens a second."""
+    return [
+        answer(turn=turn, prompt_tokens=prompt, cached_tokens=cached, ttft_s=(prompt - cached) / 100, **same)
+        for turn, (prompt, cached) in enumerate(counts)
+    ]
+
+
+def test_the_turn_before_is_the_one_before() -> None:
+    """The third turn finds what the first one left, and nothing of the long second one."""
+    one = told(*turns_of((1000, 0), (20_000, 990), (20_100, 990)))
+    assert one.flags == ("prefix_lost",)
+    assert one.remarks == (
+        "turn 3: in 1 of 1 conversations 990 of the 20000 tokens of the turn before came from the cache",
+    )
+
+
+def test_a_prefix_that_is_lost_in_some_conversations_is_told() -> None:
+    """The medians of five look well. Conversations are told apart by their round too."""
+    found = [turns_of((1000, 0), (1100, 990), prompt_id=f"t/{number}") for number in range(3)]
+    found += [turns_of((1000, 0), (1100, 0), prompt_id="t/0", round=place) for place in (1, 2)]
+    one = told(*(each for held in found for each in held))
+    assert one.turns[1].cached_tokens.value == 990
+    assert one.flags == ("prefix_lost",)
+    assert one.remarks == (
+        "turn 2: in 2 of 5 conversations 0 of the 1000 tokens of the turn before came from the cache",
+    )
+
+
+@pytest.mark.parametrize("other", [{"prompt_id": "t/1"}, {"round": 1}, {"is_aa": True}])
+def test_an_earlier_turn_of_another_conversation_is_not_the_one_before(other: dict[str, Any]) -> None:
+    assert told(*turns_of((900, 0), (1000, 890)), *turns_of((9000, 0), (9100, 8990), **other)).flags == ()
+
+
+def test_a_counter_is_not_said_to_lie_by_turns_that_lost_their_prefix() -> None:
+    """However slow the machine was then; where most kept it, the counter is held against the time all the same."""
+    assert told(*conversation(ttft_s=40.0, cached=0)).flags == ("prefix_lost",)
+    kept = [replace(each, round=place) for place in (1, 2) for each in conversation(ttft_s=10.2, cached=1000)]
+    assert told(*conversation(ttft_s=10.2, cached=0), *kept).flags == ("prefix_lost", "cached_but_slow")
 
 
 def test_a_counter_that_says_nothing_was_cached_while_the_time_says_it_was() -> None:

@@ -6,15 +6,19 @@ from hypothesis import strategies as st
 
 from orchestrator.analysis.findings import Figure, Interval, VerifyCost
 from orchestrator.analysis.records import Answer, ArmRecord, PassTimes, Step
+from orchestrator.analysis.rounds import Rounds
 from orchestrator.analysis.verification import (
     Passes,
     doubt,
     interpolated,
+    no_checks,
     one_more,
     pass_curves,
     passes_of,
     predicted_speedup,
+    proposing_words,
     verify_costs,
+    what_is_left,
 )
 from tests.orchestrator.analysis.making import TOKEN_US, answer, arm, drafting, stepped
 
@@ -50,6 +54,7 @@ def test_a_round_is_told_in_plain_steps() -> None:
     assert one.draft_cost.value is None
     assert one.predicted.value == pytest.approx(13 / 6 / 2.0)
     assert "as a whole" in one.predicted.source
+    assert no_checks([one]) == ["spec: predicted is tokens / round: no check of measured"]
     assert one.one_more.value == pytest.approx((13 / 6 + 1) / 2.0)
 
 
@@ -59,6 +64,11 @@ def test_a_timed_pass_splits_the_round_in_verification_and_drafting() -> None:
     assert one.draft_cost.value == pytest.approx(0.7)
     assert "leaves" in one.draft_cost.source
     assert one.predicted.value == pytest.approx(13 / 6 / 2.0)
+    assert "as a whole" in one.predicted.source  # it would be the same: what is left makes up the round
+    assert not one.independent
+    assert no_checks([one]) == [
+        "spec: draft is only round - verify, and predicted is tokens / round: no check of measured"
+    ]
 
 
 def test_a_timed_drafting_pass_makes_the_prediction_independent_of_the_rounds() -> None:
@@ -66,6 +76,68 @@ def test_a_timed_drafting_pass_makes_the_prediction_independent_of_the_rounds() 
     assert one.draft_cost.value == pytest.approx(3 * 0.001 / 0.010)
     assert one.predicted.value == pytest.approx(13 / 6 / 1.6)
     assert one.predicted.source == "accept length / (verify + draft)"
+    assert one.independent
+    assert no_checks([one]) == []
+
+
+@pytest.mark.parametrize("round_us", [20_000, 50_000])
+def test_a_block_draft_takes_one_pass_of_its_block_a_round(round_us: int) -> None:
+    """Whatever part of the block is verified, and however long the rounds took."""
+    one = cost(
+        arms=(arm(), drafting(engine="dflash")),
+        given=answers(round_us=round_us),
+        passes=Passes(target={"spec": times({1: 0.010, 4: 0.015})}, draft={"spec": times({16: 0.003}, "draft")}),
+    )
+    assert one.draft_cost.value == pytest.approx(0.3)
+    assert "1.00 drafting passes of 16 a round" in one.draft_cost.source
+    assert one.predicted.value == pytest.approx(13 / 6 / 1.8)
+    assert one.independent
+
+
+def test_a_pass_of_the_wrong_width_is_no_drafting_pass_of_one_token() -> None:
+    one = cost(passes=Passes(target={"spec": times({1: 0.010, 4: 0.013})}, draft={"spec": times({4: 0.001}, "draft")}))
+    assert "leaves" in one.draft_cost.source
+
+
+def test_verification_that_outlasts_its_rounds_leaves_the_drafter_unknown() -> None:
+    """The passes were timed on a machine that had become slower: T(4) is 3.7, the whole round 2."""
+    one = cost(passes=Passes(target={"spec": times({1: 0.010, 4: 0.037})}, draft={}))
+    assert one.verify_cost.value == pytest.approx(3.7)
+    assert one.draft_cost.value is None
+    assert "longer alone than the rounds" in one.draft_cost.source
+    assert one.doubt is not None
+    assert "verify alone makes 185% of a round" in one.doubt
+    assert one.predicted.value == pytest.approx(13 / 6 / 2.0)
+
+
+@given(st.floats(0.5, 10.0), st.floats(0.5, 10.0))
+def test_the_drafters_share_is_never_negative(verify: float, whole: float) -> None:
+    left = what_is_left(verify=Figure(value=verify, source=""), round_cost=Figure(value=whole, source=""))
+    if verify > whole / 0.8:
+        assert left.value is None
+    else:
+        assert left.value == pytest.approx(max(0.0, whole - verify))
+        assert ("within noise" in left.source) == (verify > whole)
+
+
+def test_only_rounds_that_propose_could_commit_one_more() -> None:
+    """A lookup that finds something in a fifth of its rounds: those are plain steps whatever it finds elsewhere."""
+    steps: list[Step] = [(0, 0, 1)] * 8 + [(3, 2, 3)] * 2
+    given = [answer("plain", list(range(12))), stepped("spec", steps, round_us=[10_000] * 8 + [15_000] * 2)]
+    one = cost(arms=(arm(), drafting(engine="prompt_lookup", draft=None)), given=given)
+    assert one.proposing == 0.2
+    assert one.accept_length == pytest.approx(1.4)
+    assert no_checks([one]) == ["spec: predicted is tokens / round: no check of measured"]  # no draft is left over
+    assert one.one_more.value == pytest.approx((8 * 1 + 2 * 4) / (8 * 1.0 + 2 * 1.5))
+    assert proposing_words(one) == "2 of its 10 rounds propose anything; the others are plain steps, at any width"
+    assert proposing_words(cost()) is None
+    full: list[Step] = [(0, 0, 1)] * 8 + [(3, 3, 4)] * 2
+    given[1] = stepped("spec", full, round_us=[10_000] * 10)
+    one = cost(arms=(arm(), drafting(engine="prompt_lookup", draft=None)), given=given)
+    assert one.one_more.value is None  # though a round on average commits 1.6 of 4
+    given[1] = stepped("spec", [(0, 0, 1)] * 8, round_us=[10_000] * 8)
+    one = cost(arms=(arm(), drafting(engine="prompt_lookup", draft=None)), given=given)
+    assert one.one_more == Figure(value=None, source="no round proposed anything")
 
 
 def test_an_engine_that_copies_has_no_drafter() -> None:
@@ -109,23 +181,21 @@ def test_each_class_has_a_row_where_there_are_several() -> None:
     assert found[1].measured is None
 
 
-@given(st.floats(1.0, 16.0), st.floats(0.9, 20.0), st.floats(0.0, 5.0))
-def test_the_prediction_is_tokens_over_cost(length: float, verify: float, draft: float) -> None:
+@given(st.floats(1.0, 16.0), st.floats(0.9, 20.0), st.floats(0.0, 5.0), st.floats(0.5, 30.0))
+def test_the_prediction_is_tokens_over_cost(length: float, verify: float, draft: float, whole: float) -> None:
     def figure(value: float) -> Figure:
         return Figure(value=value, source="")
 
-    round_cost = figure(verify + draft)
-    split = predicted_speedup(length, verify=figure(verify), draft=figure(draft), round_cost=round_cost)
-    whole = predicted_speedup(length, verify=Figure(value=None, source="?"), draft=figure(draft), round_cost=round_cost)
-    assert split.value == pytest.approx(whole.value)
-    more = one_more(length, round_cost=round_cost, width=None)
-    assert more.value is not None
-    assert split.value is not None
-    assert more.value / split.value == pytest.approx((length + 1) / length)
+    split = predicted_speedup(length, verify=figure(verify), draft=figure(draft), round_cost=figure(whole))
+    assert split.value == pytest.approx(length / (verify + draft))
+    for known in (figure(verify), Figure(value=None, source="?")):
+        round_alone = predicted_speedup(length, verify=known, draft=None, round_cost=figure(whole))
+        assert round_alone.value == pytest.approx(length / whole)
 
 
 def test_a_full_round_cannot_commit_one_more() -> None:
-    found = one_more(3.5, round_cost=Figure(value=2.0, source=""), width=4)
+    steps: list[Step] = [(3, 3, 4), (3, 2, 3)]
+    found = one_more(Rounds.of([stepped("spec", steps, round_us=[1_000] * 2)]), round_cost=Figure(value=2.0, source=""))
     assert found.value is None
     assert "commits 4 tokens at most" in found.source
 

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.analysis.findings import ArmTurns, Figure, Interval, TurnFigures
 from orchestrator.report.building import build_report
 from orchestrator.report.markdown import render_markdown
 from orchestrator.report.material import Material
 from orchestrator.report.parts import Report
+from orchestrator.report.sections.meaning import turns_title
 from orchestrator.report.verdict import verdict_sentence, warnings
-from orchestrator.statistics.comparability import Reason
+from orchestrator.statistics.comparability import Reason, Scope
 
 from .conftest import MADE_AT
 
@@ -23,6 +25,52 @@ def test_the_verdict_is_one_sentence_with_the_drift(material: Material) -> None:
     sentence = verdict_sentence(material)
     assert sentence.startswith("Against plain, width 4 is ")
     assert re.search(r"although the control itself lost \d+\u00a0% of its speed during the run\.$", sentence)
+
+
+def test_a_drift_that_equal_arms_show_as_well_is_not_told(material: Material) -> None:
+    """Of two control runs; the band of the picture shows what the rounds say."""
+    (over_all,) = (floor for floor in material.result.floors if floor.scope == Scope())
+    wide = replace(over_all, effect=replace(over_all.effect, ci_low=0.5, ci_high=2.0))
+    assert "although" not in verdict_sentence(replace(material, result=replace(material.result, floors=(wide,))))
+
+
+def test_the_first_picture_is_called_by_the_band_that_it_draws(material: Material) -> None:
+    """Two control runs at the ends may say otherwise."""
+    (trials,) = (one for one in build_report(material, made_at=MADE_AT).pictures if one.key == "trials")
+    moved = re.match(r"The control's own level moved by (\d+)\u00a0% during the run; ", trials.title)
+    assert moved is not None
+    quiet = replace(material, result=replace(material.result, drift=0.0))
+    (same,) = (one for one in build_report(quiet, made_at=MADE_AT).pictures if one.key == "trials")
+    assert same.title == trials.title
+
+
+@pytest.mark.parametrize(
+    ("verdict", "title"),
+    [
+        ("supported", "Turn 2 starts 1.6 times as late with b as with a"),
+        ("could_be_drift", "Time to the first token, turn by turn"),
+        ("confounded", "Time to the first token, turn by turn"),
+    ],
+)
+def test_a_title_claims_only_what_a_verdict_supports(verdict: str, title: str) -> None:
+    unknown = Figure(value=None, source="unknown")
+    ratio = Interval(ratio=1.6, ci_low=0.7, ci_high=3.1, p_value=0.3, rounds=6)
+
+    def figures(turn: int) -> TurnFigures:
+        return TurnFigures(
+            turn=turn,
+            generations=6,
+            ttft_s=1.0,
+            prompt_tokens=10.0,
+            cached_tokens=unknown,
+            new_tokens=unknown,
+            prefill_tps=unknown,
+            ttft_ratio=ratio if turn else None,
+            verdict=verdict if turn else None,
+        )
+
+    arm = ArmTurns(arm="b", workload="w", turns=(figures(0), figures(1)), flags=(), remarks=())
+    assert turns_title([arm], "a") == title
 
 
 def test_many_arms_are_counted(material: Material) -> None:
