@@ -1,7 +1,7 @@
 """A query's result as a table, CSV, JSON, Markdown or Parquet.
 
-Model text may hold anything, terminal control sequences too: what reaches a terminal is escaped, what goes into a file
-or a pipe is the data as it is.
+Model text may hold anything, terminal control sequences too: what reaches a terminal shows them, and so do tables
+everywhere; CSV, JSON and Parquet in a file or a pipe are the data as it is.
 """
 
 import csv
@@ -22,15 +22,12 @@ from rich.table import Table
 from rich.text import Text
 
 from db.errors import LocationError, QueryError
+from db.escaping import in_markdown, shown, shown_json, shown_line
 from db.result import QueryResult, Value
 
 STYLES = ("table", "csv", "json", "markdown", "parquet")
 NULL = "\u2013"  # a dash
 
-# C0 and C1 controls, and the marks that turn the direction of text around: a terminal acts on them.
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_CONTROLS_BUT_NEWLINE = re.compile(_CONTROLS.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _TEXT_WIDTH_MIN = 12
 _HEADER_WIDTH_MIN = 8
 _GAP = 2  # columns between columns
@@ -49,11 +46,6 @@ def write_result(result: QueryResult, *, style: str, output: Path | None = None,
         _write_file(output, _TEXTS[style](result).encode("utf-8", "surrogateescape"))
     else:
         _write_text(result, style, stream or sys.stdout)
-
-
-def escape_controls(text: str) -> str:
-    """The text on one line, with what a terminal would act on written as in JSON."""
-    return _CONTROLS.sub(_escaped, text)
 
 
 def to_csv(result: QueryResult) -> str:
@@ -77,8 +69,8 @@ def to_json(result: QueryResult) -> str:
 def to_markdown(result: QueryResult) -> str:
     """A Markdown table; numbers are aligned to the right."""
     rules = ["---:" if column.numeric else "---" for column in _columns(result, break_headers=False)]
-    rows = [[_markdown(_cell(value)) for value in row] for row in result.rows]
-    lines = [[_markdown(name) for name in result.columns], rules, *rows]
+    rows = [[in_markdown(_cell(value)) for value in row] for row in result.rows]
+    lines = [[in_markdown(name) for name in result.columns], rules, *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -123,7 +115,7 @@ def _write_text(result: QueryResult, style: str, stream: TextIO) -> None:
         console.print(_fitting(result, console.width))
         console.print(Text(f"{len(result.rows)} row{'' if len(result.rows) == 1 else 's'}", style="dim"))
     else:
-        stream.write(_CONTROLS_BUT_NEWLINE.sub(_escaped, _TEXTS[style](result)))
+        stream.write((shown_json if style == "json" else shown)(_TEXTS[style](result)))
 
 
 def _write_parquet(result: QueryResult, output: Path | None, stream: TextIO) -> None:
@@ -165,7 +157,7 @@ def _columns(result: QueryResult, *, break_headers: bool) -> list[_Column]:
         cells = tuple(None if value is None else _cell(value) for value in values)
         numeric = any(_is_number(value) for value in values) and all(_is_number(v) or v is None for v in values)
         cells_width = max((cell_len(NULL if cell is None else cell) for cell in cells), default=0)
-        header = _broken(escape_controls(name), cells_width) if break_headers else escape_controls(name)
+        header = _broken(shown_line(name), cells_width) if break_headers else shown_line(name)
         width = max(cells_width, *(cell_len(line) for line in header.split("\n")))
         width_min = width if numeric else min(width, _TEXT_WIDTH_MIN)
         columns.append(_Column(header=header, cells=cells, numeric=numeric, width=width, width_min=width_min))
@@ -238,22 +230,17 @@ def _broken(header: str, cells_width: int) -> str:
 # ---- values ----
 
 
-def _escaped(match: re.Match[str]) -> str:
-    character = match[0]
-    return _SHORT.get(character) or f"\\u{ord(character):04x}"
-
-
 def _is_number(value: Value) -> bool:
     return isinstance(value, int | float)
 
 
 def _cell(value: Value) -> str:
-    """A value as people read it: six digits of a fraction, no control characters. NULL is the dash."""
+    """A value as people read it: six digits of a fraction, one line without control characters. NULL is the dash."""
     if value is None:
         return NULL
     if isinstance(value, float):
         return f"{value:.6g}"
-    return escape_controls(str(_hex(value)))
+    return shown_line(str(_hex(value)))
 
 
 def _hex(value: Value) -> int | float | str | None:
@@ -262,10 +249,6 @@ def _hex(value: Value) -> int | float | str | None:
 
 def _jsonable(value: Value) -> int | float | str | None:
     return None if isinstance(value, float) and not math.isfinite(value) else _hex(value)
-
-
-def _markdown(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
 def _arrow(values: Iterable[Value]) -> Any:

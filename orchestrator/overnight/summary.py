@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from db.escaping import in_markdown
 from orchestrator.overnight.night import Ended
 
 FOLDER = "nights"
@@ -39,26 +40,27 @@ def markdown(summary: Summary) -> str:
 
 
 def _lines(summary: Summary) -> Iterator[str]:
-    yield f"# {summary.headline}"
+    yield f"# {in_markdown(summary.headline)}"
     yield ""
-    yield f"From {_local(summary.began_at)} to {_local(summary.ended_at)}; it ended because {summary.why}."
+    yield f"From {_local(summary.began_at)} to {_local(summary.ended_at)}; it ended because {in_markdown(summary.why)}."
     for run in summary.runs:
         yield ""
-        yield f"## {_code(run.experiment)}: {_STATES[run.state]}"
+        yield f"## {in_markdown(run.experiment)}: {_STATES[run.state]}"
         yield ""
         yield f"Run `{run.run_id}`, {_local(run.started_at)} to {_local(run.ended_at)}."
         if run.note:
-            yield f"{_plain(run.note)}."
+            yield f"{in_markdown(run.note)}."
         if run.verdicts:
             yield ""
-            yield _plain(run.verdicts)
+            yield in_markdown(run.verdicts)
         if run.problems:
             yield ""
-            yield from (f"- {_plain(problem)}" for problem in run.problems)
+            yield from (f"- {in_markdown(problem)}" for problem in run.problems)
         yield ""
         yield f"Look: `interlace audit {run.run_id}`, `interlace report {run.run_id} -o FILE.html`"
     yield ""
-    yield f"Database: `{summary.database}`. What waits: `interlace queue list`; the next `interlace work` goes on."
+    yield f"Database: {in_markdown(summary.database)}."
+    yield "What waits: `interlace queue list`; the next `interlace work` goes on."
 
 
 _STATES = {"done": "done", "failed": "failed", "waiting": "not finished, goes on in its place"}
@@ -66,17 +68,6 @@ _STATES = {"done": "done", "failed": "failed", "waiting": "not finished, goes on
 
 def _local(moment: dt.datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M}"
-
-
-def _plain(text: str) -> str:
-    """Text of arms and engines as text: no line of it becomes markup."""
-    for sign in "\\`*_<>[]#|":
-        text = text.replace(sign, f"\\{sign}")
-    return " ".join(text.split())
-
-
-def _code(text: str) -> str:
-    return "`" + text.replace("`", "'") + "`"
 
 
 def write_summary(summary: Summary, database: Path) -> Path:

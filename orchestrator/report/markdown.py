@@ -3,11 +3,8 @@
 import re
 from collections.abc import Iterable
 
+from db.escaping import in_markdown, shown
 from orchestrator.report.parts import Cell, Fork, Grid, Report, Section
-from orchestrator.report.words import shown, shown_line
-
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
-_MENTION = re.compile(r"@(?=\w)")
 
 
 def render_markdown(report: Report, *, images: str | None) -> str:
@@ -16,31 +13,36 @@ def render_markdown(report: Report, *, images: str | None) -> str:
     Args:
         images: the folder of the pictures as the text is to name it; None: without pictures.
     """
-    lines = [f"# {_plain(report.verdict)}", "", f"**{_plain(report.title)}** · {_plain(' · '.join(report.about))}", ""]
+    lines = [
+        f"# {in_markdown(report.verdict)}",
+        "",
+        f"**{in_markdown(report.title)}** · {in_markdown(' · '.join(report.about))}",
+        "",
+    ]
     for word, text in report.warnings:
-        lines += [f"> **{_plain(word)}.** {_plain(text)}", ""]
+        lines += [f"> **{in_markdown(word)}.** {in_markdown(text)}", ""]
     for line in report.lines:
-        figure = f" ({_plain(line.figure)})" if line.figure else ""
-        lines.append(f"- **{line.sign} {_plain(line.verdict)}**: {_plain(line.sentence)}{figure}")
+        figure = f" ({in_markdown(line.figure)})" if line.figure else ""
+        lines.append(f"- **{line.sign} {in_markdown(line.verdict)}**: {in_markdown(line.sentence)}{figure}")
     for section in report.sections:
         lines += ["", *_section(section, images)]
     if report.absent:
         lines += ["", "## Not here, and why", ""]
-        lines += [f"- {_plain(one.title)}: {_plain(one.reason)}" for one in report.absent]
-    return "\n".join([*lines, "", f"_{_plain(report.made)}_", ""])
+        lines += [f"- {in_markdown(one.title)}: {in_markdown(one.reason)}" for one in report.absent]
+    return "\n".join([*lines, "", f"_{in_markdown(report.made)}_", ""])
 
 
 def _section(section: Section, images: str | None) -> Iterable[str]:
-    yield from (f"## {_plain(section.title)}", "")
+    yield from (f"## {in_markdown(section.title)}", "")
     if section.lead:
-        yield from (_plain(section.lead), "")
+        yield from (in_markdown(section.lead), "")
     for picture in section.pictures:
-        yield from (f"**{_plain(picture.title)}**", "")
+        yield from (f"**{in_markdown(picture.title)}**", "")
         if images is not None:
-            yield from (f"![{_plain(picture.title)}]({_address(images)}/{picture.key}.png)", "")
-        yield from (_plain(picture.detail), "")
+            yield from (f"![{in_markdown(picture.title)}]({_address(images)}/{picture.key}.png)", "")
+        yield from (in_markdown(picture.detail), "")
     for line in section.lines:
-        yield f"- {_plain(line)}"
+        yield f"- {in_markdown(line)}"
     for grid in section.grids:
         yield from ("", *_grid(grid))
     for fork in section.forks:
@@ -51,15 +53,15 @@ def _section(section: Section, images: str | None) -> Iterable[str]:
 
 def _grid(grid: Grid) -> Iterable[str]:
     if grid.caption:
-        yield from (f"{_plain(grid.caption)}:", "")
-    yield "| " + " | ".join(_plain(name) or " " for name in grid.columns) + " |"
+        yield from (f"{in_markdown(grid.caption)}:", "")
+    yield "| " + " | ".join(in_markdown(name) or " " for name in grid.columns) + " |"
     yield "|" + "".join("---:|" if at in grid.numeric else "---|" for at in range(len(grid.columns)))
     for row in grid.rows:
-        yield "| " + " | ".join(_plain(value.text if isinstance(value, Cell) else value) for value in row) + " |"
+        yield "| " + " | ".join(in_markdown(value.text if isinstance(value, Cell) else value) for value in row) + " |"
 
 
 def _fork(fork: Fork) -> Iterable[str]:
-    yield from (f"**{_plain(fork.title)}**: {_plain(fork.verdict)}. {_plain(fork.remark)}", "")
+    yield from (f"**{in_markdown(fork.title)}**: {in_markdown(fork.verdict)}. {in_markdown(fork.remark)}", "")
     yield from _fenced(f"{fork.before}\n--- the control went on:\n{fork.control}\n--- the arm went on:\n{fork.arm}")
 
 
@@ -68,12 +70,6 @@ def _fenced(text: str) -> Iterable[str]:
     text = shown(text)
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 3)
     yield from (f"{fence}text", text, fence)
-
-
-def _plain(text: str) -> str:
-    """One line in which nothing is markup, a reference or a mention."""
-    escaped = _SPECIAL.sub(r"\\\1", shown_line(text))
-    return _MENTION.sub("@\u200c", escaped)
 
 
 def _address(folder: str) -> str:

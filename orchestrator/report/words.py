@@ -1,28 +1,11 @@
-"""Numbers and text of unknown origin as a reader may see them. Pure.
+"""Numbers and text of unknown origin as a reader may see them. Pure."""
 
-What a model wrote, what an arm is called and what a log says are data: nothing in them may act on the page, on the
-terminal where its source is read, or on the reader's eye by turning the direction of writing round.
-"""
-
-import unicodedata
+from db.escaping import shown as shown
+from db.escaping import shown_line as shown_line
 
 MISSING = "\u2013"
 TIMES, MINUS, MORE = "\u00d7", "\u2212", "\u2026"
 _SPACE = "\u00a0"  # no line ends between a number and its sign
-_KEPT = frozenset("\u200c\u200d")  # joiners: scripts need them, and they move nothing
-_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-_CONTROL_PICTURES, _FIRST_PRINTED = 0x2400, 0x20
-_DELETE, _DELETE_PICTURE = 0x7F, 0x2421
-
-
-def shown(text: str) -> str:
-    """The text with every control, directional or invisible character made visible; line ends and tabs stay."""
-    return "".join(map(_visible, text))
-
-
-def shown_line(text: str) -> str:
-    """The same in one line."""
-    return shown(text.replace("\r\n", "\n").replace("\n", "↵").replace("\t", " "))
 
 
 def shortened(text: str, limit: int) -> str:
@@ -31,15 +14,6 @@ def shortened(text: str, limit: int) -> str:
         return text
     tail = (limit - 1) // 2
     return f"{text[: limit - 1 - tail]}…{text[len(text) - tail :]}"
-
-
-def _visible(character: str) -> str:
-    if character in "\n\t" or character in _KEPT or unicodedata.category(character) not in _HIDDEN:
-        return character
-    code = ord(character)
-    if code < _FIRST_PRINTED:
-        return chr(_CONTROL_PICTURES + code)
-    return chr(_DELETE_PICTURE) if code == _DELETE else f"⟨U+{code:04X}⟩"
 
 
 def times(ratio: float | None) -> str:

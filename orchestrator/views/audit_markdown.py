@@ -1,9 +1,9 @@
 """An audit as Markdown, for pasting into an issue."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from db.escaping import in_markdown
 from orchestrator.analysis.turns import late_turns
 from orchestrator.plan import Plan
 from orchestrator.views.audit_view import (
@@ -20,7 +20,6 @@ from orchestrator.views.audit_view import (
     verdict_words,
     wins,
 )
-from orchestrator.views.drawn import visible
 from orchestrator.views.meaning_view import sections
 
 if TYPE_CHECKING:
@@ -32,15 +31,15 @@ def markdown(
     result: "AuditResult", *, plan: Plan, run_id: str, found: "Findings | None" = None, caveats: Sequence[str] = ()
 ) -> str:
     """For pasting into an issue: the sentences, the verdicts, a table for each finding, the footnotes."""
-    lines = [f"**{plan.experiment}**, run `{run_id}`", ""]
+    lines = [f"**{in_markdown(plan.experiment)}**, run {in_markdown(run_id)}", ""]
     if plan_is_simulated(plan):
         lines += ["**Simulated: a fake clock, nothing was measured.**", ""]
-    lines += [f"**{_escape(line)}**\n" for line in caveats]
+    lines += [f"**{in_markdown(line)}**\n" for line in caveats]
     if found is not None and found.recommendation.disagree:
-        lines += [_escape(found.recommendation.sentence), ""]
-    lines += [f"- **{verdict_words(one.verdict)}**: {_escape(sentence(one))}" for one in overall(result)]
-    lines += [f"- **late**: {_escape(line)}" for line in _late(result, found)]
-    lines += ["", f"{METRIC_WORDS[result.metric]}, treatment over control {_escape(result.control)}:", ""]
+        lines += [in_markdown(found.recommendation.sentence), ""]
+    lines += [f"- **{verdict_words(one.verdict)}**: {in_markdown(sentence(one))}" for one in overall(result)]
+    lines += [f"- **late**: {in_markdown(line)}" for line in _late(result, found)]
+    lines += ["", f"{METRIC_WORDS[result.metric]}, treatment over control {in_markdown(result.control)}:", ""]
     head = ("treatment", "prompts", "ratio", f"{1 - result.alpha:.0%} interval", "p", "won", "verdict")
     rows = [
         (
@@ -56,21 +55,16 @@ def markdown(
     ]
     lines += _markdown_table(head, rows)
     for section in sections(found) if found is not None else ():
-        lines += ["", f"**{_escape(section.title)}**", ""]
+        lines += ["", f"**{in_markdown(section.title)}**", ""]
         lines += _markdown_table(section.head, section.rows) if section.rows else []
-        lines += ["", *(f"- {_escape(line)}" for line in section.lines)] if section.lines else []
-    lines += ["", *(f"- {_escape(line)}" for line in (*drift_lines(result), *footnotes(result)))]
+        lines += ["", *(f"- {in_markdown(line)}" for line in section.lines)] if section.lines else []
+    lines += ["", *(f"- {in_markdown(line)}" for line in (*drift_lines(result), *footnotes(result)))]
     return "\n".join(lines) + "\n"
 
 
 def _markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    made = ["| " + " | ".join(map(_escape, head)) + " |", "|" + "---|" * len(head)]
-    return made + ["| " + " | ".join(_escape(cell) for cell in row) + " |" for row in rows]
-
-
-def _escape(text: str) -> str:
-    """Nothing in a name or in a model's text is markup."""
-    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", visible(text)).replace("<", "&lt;")
+    made = ["| " + " | ".join(map(in_markdown, head)) + " |", "|" + "---|" * len(head)]
+    return made + ["| " + " | ".join(in_markdown(cell) for cell in row) + " |" for row in rows]
 
 
 def _late(result: "AuditResult", found: "Findings | None") -> Sequence[str]:

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from db.render import escape_controls
+from db.escaping import shown_line
 from db.stored_queries import in_groups
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _listed(queries: "Sequence[StoredQuery]") -> Table:
     grid.add_column(no_wrap=True, width=_NAME_WIDTH)
     grid.add_column(overflow="fold")
     for query in queries:
-        words = Text(escape_controls(query.title))
+        words = Text(shown_line(query.title))
         if query.parameters:
             words.append("  " + "  ".join(str(parameter) for parameter in query.parameters), style="dim")
         grid.add_row(f"  {query.name}", words)

@@ -4,15 +4,18 @@ Only formatting happens here; units are in the values' names everywhere else.
 """
 
 import re
-import sys
 import time
 from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.segment import Segment
 from rich.table import Table
-from rich.text import Text
+from rich.text import Span, Text
 
+from db.escaping import shown, shown_line
 from orchestrator.planning.estimate import about
 from orchestrator.running.observing import SilentObserver
 from orchestrator.running.outcome import Outcome, Verdict
@@ -22,14 +25,32 @@ from orchestrator.schedule import ScheduledTrial
 WIDTH = 80  # what a table must fit when nobody says how wide the terminal is
 
 
+class _Terminal(Console):
+    """All text is data: no markup, and what a terminal would obey is made visible before lines are laid out.
+
+    Styles are no text, so Rich's own codes stay. Bell, backspace, vertical tab, form feed and carriage return never
+    come this far in a `Text`: Rich leaves them out.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        return super().render(_shown(renderable) if isinstance(renderable, Text) else renderable, options)
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        return super().render_str(shown(text), **settings)
+
+
+def _shown(text: Text) -> Text:
+    """The same text and styles; a style covers all of what stands for a character."""
+    letters = [shown(letter) for letter in text.plain]
+    places = list(accumulate(map(len, letters), initial=0))
+    made = text.blank_copy("".join(letters))
+    made.spans = [Span(places[span.start], places[min(span.end, len(letters))], span.style) for span in text.spans]
+    return made
+
+
 def console() -> Console:
     """Standard output, with colours when it is a terminal and NO_COLOR is not set."""
-    return Console(highlight=False, soft_wrap=False)
-
-
-def write(text: str) -> None:
-    """Text as it is, for machines: no wrapping, no markup."""
-    sys.stdout.write(text)
+    return _Terminal(highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def table(*columns: str, right: Iterable[str] = ()) -> Table:
@@ -49,10 +70,10 @@ class ProgressObserver(SilentObserver):
         self._done = self._total = 0
         self._waited_for = ""  # the newest reason, for lines instead of a live countdown
         self._bar = Progress(
-            TextColumn("{task.description}", justify="left"),
+            TextColumn("{task.description}", justify="left", markup=False),
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}", style="dim"),
+            TextColumn("{task.fields[note]}", style="dim", markup=False),
             console=out,
             disable=not out.is_terminal,
         )
@@ -67,7 +88,7 @@ class ProgressObserver(SilentObserver):
 
     def preflight(self, arm: str, problem: str | None) -> None:
         mark, words = ("✓", "ready") if problem is None else ("✗", problem)
-        self._out.print(Text(f"preflight  {mark} {arm}: {words}"))
+        self._say(f"preflight  {mark} {arm}: {words}")
 
     def started(self, left: Remainder) -> None:
         self._started_s = time.monotonic()
@@ -80,7 +101,7 @@ class ProgressObserver(SilentObserver):
         self._bar.update(self._task, description=what + again)
         if not self._out.is_terminal:
             trials = "1 trial" if len(unit.trials) == 1 else f"{len(unit.trials)} trials"
-            self._out.print(Text(f"{what}{again}: {trials}, {self._eta()}"))
+            self._say(f"{what}{again}: {trials}, {self._eta()}")
 
     def unit_replayed(self, unit: Unit) -> None:
         self._total += len(unit.trials)
@@ -94,22 +115,26 @@ class ProgressObserver(SilentObserver):
         self._bar.update(self._task, note=text)
         reason = re.sub(r"[\d.]+", "", text)  # its numbers change with every look
         if not self._out.is_terminal and reason != self._waited_for:
-            self._out.print(Text(f"waiting  {text}"))
+            self._say(f"waiting  {text}")
         self._waited_for = reason
 
     def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None:
         self._done += 1
         self._bar.advance(self._task)
         if verdict.fault is not None:
-            self._out.print(Text(f"invalid  {trial.label}: {verdict.fault.kind}: {verdict.fault.message}"))
+            self._say(f"invalid  {trial.label}: {verdict.fault.kind}: {verdict.fault.message}")
         if verdict.excluded_reason is not None:
-            self._out.print(Text(f"excluded {trial.label}: {verdict.excluded_reason}"))
+            self._say(f"excluded {trial.label}: {verdict.excluded_reason}")
 
     def arm_dropped(self, arm: str, reason: str) -> None:
-        self._out.print(Text(f"parked   {arm}: {reason}"))
+        self._say(f"parked   {arm}: {reason}")
 
     def noted(self, text: str) -> None:
-        self._out.print(Text(f"note     {text}"))
+        self._say(f"note     {text}")
+
+    def _say(self, line: str) -> None:
+        """One line, whatever a message holds: none may pass for another line of ours."""
+        self._out.print(Text(shown_line(line)))
 
     def _eta(self) -> str:
         if self._done == 0:

@@ -71,7 +71,7 @@ def test_a_query_of_ones_own_is_listed_first_and_runs(query: Query, tmp_path: Pa
     (tmp_path / "mine.sql").write_text("-- My \x1b[31mquestion?\nSELECT 7 AS x\n")
     assert query("mine", "--format", "csv") == "x\n7\n"
     listed = query("--list")
-    assert listed.index("My \\u001b[31mquestion?") < listed.index("runs\n")
+    assert listed.index("My ␛[31mquestion?") < listed.index("runs\n")
 
 
 def test_the_list_names_each_query_with_its_parameters_in_80_columns(query: Query) -> None:

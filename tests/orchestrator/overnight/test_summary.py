@@ -6,10 +6,12 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from db.escaping import in_markdown
 from orchestrator.overnight.night import Ended
 from orchestrator.overnight.notify import notify
 from orchestrator.overnight.summary import Summary, markdown, write_summary
@@ -56,6 +58,16 @@ def test_the_file_says_what_ran_what_it_showed_and_where_to_look(tmp_path: Path)
     assert r"- invalid b, round 3: crashed: \*x\*" in text
     assert r"preflight: arm b: not\_engaged." in text
     assert "interlace audit 01a2-7f" in text
+
+
+def test_nothing_that_others_wrote_acts_in_the_file() -> None:
+    nasty = "@who #12 http://t/x ![i](x) <b> &lt;\x1b[2J\n- item"
+    run = ended("failed", experiment=nasty, note=nasty, verdicts=nasty, problems=(nasty,))
+    text = markdown(replace(SUMMARY, host=nasty, why=nasty, database=nasty, runs=[run]))
+    escaped = in_markdown(nasty)
+    assert text.count(escaped) == 7
+    rest = text.replace(escaped, "")
+    assert not any(each in rest for each in ("@", "http", "[", "<", "&", "\x1b"))
 
 
 def test_two_nights_that_end_in_one_minute_keep_a_file_each(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
-"""Numbers as people read them; nothing invisible in a text."""
-
-import unicodedata
+"""Numbers as people read them."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,32 +10,10 @@ from orchestrator.report.words import (
     percent,
     seconds,
     shortened,
-    shown,
-    shown_line,
     size,
     span,
     times,
 )
-
-ANY = st.text(st.characters(exclude_categories=()), max_size=60)
-
-
-@given(ANY)
-def test_nothing_shown_is_invisible_or_turns_the_line_round(text: str) -> None:
-    for character in shown(text):
-        assert character in "\n\t\u200c\u200d" or unicodedata.category(character)[0] != "C"
-    shown(text).encode("utf-8")
-
-
-@given(ANY)
-def test_what_is_visible_is_left_alone(text: str) -> None:
-    visible = "".join(each for each in text if unicodedata.category(each)[0] not in "CZ" or each == " ")
-    assert shown(visible) == visible
-
-
-@given(ANY)
-def test_one_line_is_one_line(text: str) -> None:
-    assert len(shown_line(text).splitlines()) <= 1
 
 
 @given(st.text(min_size=1, max_size=200), st.integers(3, 80))
