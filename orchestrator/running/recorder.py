@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Engine as Database
-from sqlalchemy import case, func, insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db import models
@@ -213,14 +213,11 @@ class Recorder:
         self.last_ordinal = row.ordinal
 
     def exclude_round(self, index: int, *, reason: str) -> None:
-        """Keep an unfinished round's trials and leave them out: it is replayed whole. What failed stays invalid."""
+        """Keep an unfinished round's trials and leave them out: the round is replayed whole."""
         rounds = select(models.Round.id).where(models.Round.run_id == self.run_id, models.Round.index == index)
         with transaction(self.database, patience_s=PATIENCE_S) as session:
             session.execute(
                 update(models.Trial)
                 .where(models.Trial.round_id.in_(rounds), models.Trial.excluded_reason.is_(None))
-                .values(
-                    status=case((models.Trial.status == "invalid", "invalid"), else_="excluded"),
-                    excluded_reason=reason,
-                )
+                .values(status="excluded", excluded_reason=reason)
             )

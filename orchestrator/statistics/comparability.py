@@ -107,8 +107,7 @@ class Engagement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceTable:
-    """Measured generations, those of invalid trials included: a trial without evidence must not hide. Those of rounds
-    that were replayed whole stand for nothing any more."""
+    """Measured generations, those of invalid trials included: a trial without evidence must not hide."""
 
     arm: Words
     asked: Asked
@@ -119,7 +118,7 @@ class EvidenceTable:
 
     @classmethod
     def read(cls, measured: pd.DataFrame) -> Self:
-        rows = measured[measured["status"].isin(["done", "invalid"]) & measured["excluded_reason"].isna()]
+        rows = measured[measured["status"].isin(["done", "invalid"])]
         engaged = _flag(rows["engaged"])
         useful = rows["useful"] if "useful" in rows.columns else pd.Series(pd.NA, index=rows.index)
         return cls(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from sqlalchemy import Connection, event, select, text, update
+from sqlalchemy import Connection, event, select, text
 
 from db import models
 from db.session import open_database, reading, transaction
@@ -58,17 +58,6 @@ def trials(recorder: Recorder) -> list[tuple[int, int, str, str | None]]:
     )
     with reading(recorder.database) as session:
         return [(number, attempt, status, why) for number, attempt, status, why in session.execute(query)]
-
-
-def test_what_failed_stays_invalid_in_a_round_that_is_replayed(recorder: Recorder) -> None:
-    carry_out(recorder, observer=SilentObserver())
-    first = trials(recorder)[0][0]
-    with transaction(recorder.database) as session:
-        session.execute(update(models.Trial).where(models.Trial.sequence == first).values(status="invalid"))
-    recorder.exclude_round(0, reason="round_replayed: heat")
-    found = {status for number, _, status, why in trials(recorder) if why == "round_replayed: heat"}
-    assert found == {"invalid", "excluded"}
-    assert [status for number, _, status, _ in trials(recorder) if number == first] == ["invalid"]
 
 
 def test_a_trial_that_its_process_died_in_is_stored_and_its_round_replayed_whole(recorder: Recorder) -> None:
