@@ -3,15 +3,12 @@
 A fact that cannot be read is None, and `missing` says why.
 """
 
-import math
 import os
 import platform
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
-
-import psutil
 
 from workers.system import LocalSystem, System, Unreadable
 
@@ -106,7 +103,6 @@ def _macos_gpu_cores(system: System) -> str:
     if match is None:
         raise Unreadable("ioreg lists no gpu-core-count")
     return match[1]
-
 
 
 _MACOS: dict[str, Callable[[System], str]] = {

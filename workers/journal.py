@@ -123,14 +123,15 @@ def port_of(process: psutil.Process) -> int | None:
 def owner_mark() -> str:
     """This process as the owner of those that it spawns."""
     me = psutil.Process()
-    return f"{me.pid}:{started_s(me)!r}"
+    return f"{me.pid}:{started_s(me)!r}:{this_boot() or ''}"
 
 
 def marks_orphan(mark: str) -> bool:
-    """Whether the owner that a process's mark names has ended. A mark that names none says nothing."""
-    pid, _, create_time = mark.partition(":")
+    """Whether the owner that a process's mark names has ended. A mark that names none, as earlier versions' do, says
+    nothing."""
     try:
-        return not is_living(int(pid), float(create_time), this_boot())  # whoever bears it was born in this boot
+        pid, start_s, boot_id = mark.split(":")
+        return not is_living(int(pid), float(start_s), boot_id or None)
     except ValueError:
         return False
 

@@ -161,12 +161,12 @@ def test_several_runs_write_at_once_and_lose_no_line(path: Path, own: Spawned) -
     assert len(read_journal(path)) == 40  # the same processes thrice, known by pid and start time
 
 
-@pytest.mark.parametrize("mark", ["", "x", "1:", "1:y", ":"])
+@pytest.mark.parametrize("mark", ["", "x", "1:", "1:y", ":", "::", "1:y:", "4194304:1767225600.0"])
 def test_a_mark_that_names_no_owner_proves_nothing(mark: str) -> None:
     assert not marks_orphan(mark)
 
 
 def test_a_mark_names_its_owner() -> None:
     assert not marks_orphan(owner_mark())
-    pid, _, create_time = owner_mark().partition(":")
-    assert marks_orphan(f"{pid}:{float(create_time) - 60}")
+    pid, start_s, boot_id = owner_mark().split(":")
+    assert marks_orphan(f"{pid}:{float(start_s) - 60}:{boot_id}")

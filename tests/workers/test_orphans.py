@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from workers.identity import started_s
-from workers.journal import OWNER_MARK, Journal, describe, read_journal
+from workers.journal import OWNER_MARK, Journal, describe, owner_mark, read_journal
 from workers.orphans import Leftovers, Orphan, end_orphans, find_leftovers
 from workers.protocol import PROTOCOL_VERSION
 
@@ -151,8 +151,7 @@ def test_without_journal_and_mark_it_is_only_reported(tmp_path: Path, doomed: li
 
 
 def test_the_processes_of_a_run_that_lives_are_left_alone(tmp_path: Path) -> None:
-    me = psutil.Process()
-    mark = {OWNER_MARK: f"{me.pid}:{started_s(me)!r}", "INTERLACE_RUN": "run-1"}
+    mark = {OWNER_MARK: owner_mark(), "INTERLACE_RUN": "run-1"}
     code = "print(1, flush=True); import time; time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code], env=os.environ | mark, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
