@@ -451,5 +451,7 @@ def main() -> None:
         code = getattr(error, "exit_code", None)
         if code is None:
             raise
-        click.echo(f"interlace: {error}", err=True)
+        from db.escaping import shown
+
+        click.echo(f"interlace: {shown(str(error))}", err=True)
     sys.exit(code if isinstance(code, int) else 0)

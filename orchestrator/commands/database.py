@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from db.escaping import shown, shown_line
 from orchestrator.commands.opening import EXIT_DONE, optional_path
 from orchestrator.errors import RefusedError
 
@@ -18,7 +19,7 @@ def check_database(*, url: str | None) -> int:
     from db.session import database_url
 
     found = check(database_url(url))
-    sys.stdout.write(f"{found}\n")
+    sys.stdout.write(f"{shown(str(found))}\n")
     return EXIT_DONE if found.ok else RefusedError.exit_code
 
 
@@ -97,7 +98,7 @@ def _tell_merged(merged: "Merged") -> None:
         f" {_count(merged.trials_new, 'trial')} new, {merged.trials_known} already there\n"
     )
     for note in merged.notes:
-        sys.stdout.write(f"note: {note}\n")
+        sys.stdout.write(f"note: {shown_line(note)}\n")
 
 
 def _count(number: int, noun: str) -> str:

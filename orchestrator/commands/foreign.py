@@ -5,6 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from db.escaping import shown_line
+
 if TYPE_CHECKING:
     from orchestrator.foreign.reading import Choices, Source
     from orchestrator.foreign.results import ForeignResults
@@ -54,7 +56,7 @@ def _tell(source: "Source", results: "ForeignResults", plan: "Plan", *, host: st
         role = "control" if arm.name == plan.control else "arm"
         lines.append(f"  {role} {arm.name}: {_count(counts[arm.name], 'trial')}")
     lines += [f"note: {note}" for note in results.notes]
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join(shown_line(line) for line in lines) + "\n")
 
 
 def _count(number: int, noun: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from db.escaping import shown
 from orchestrator.commands.opening import EXIT_DONE, open_stored, optional_path
 from orchestrator.errors import IncompleteError, InterlaceError
 from orchestrator.plan import Plan
@@ -243,7 +244,7 @@ def _sum_up(night: "Night", began_at: dt.datetime, *, why: str, code: int) -> No
     try:
         written = write_summary(summary, path)
     except OSError as error:
-        sys.stderr.write(f"interlace: the night's summary cannot be written: {error}\n")
+        sys.stderr.write(f"interlace: the night's summary cannot be written: {shown(str(error))}\n")
         written = path
     else:
         night.teller.noted(f"the night in a file: {written}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from db.errors import StorageError
+from db.escaping import shown_line
 from orchestrator.errors import HeldError, IncompleteError, InputError
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
@@ -45,7 +46,7 @@ def check_machine(plan: Plan, database: Path) -> None:
 
 
 def _warn(text: str) -> None:
-    sys.stderr.write(f"interlace: {text}\n")
+    sys.stderr.write(f"interlace: {shown_line(text)}\n")
 
 
 def _probes(plan: Plan, recorder: Recorder, crew: Crew) -> None:
