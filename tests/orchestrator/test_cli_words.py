@@ -25,4 +25,4 @@ def test_the_words_of_an_error_do_nothing_to_the_terminal(
     assert ended.value.code == 2
     said = capfd.readouterr().err
     assert "\x1b" not in said
-    assert "x\u241b[2Jy" in said
+    assert "error at: '\u241b'" in said
