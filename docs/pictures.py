@@ -28,7 +28,7 @@ from orchestrator.judging import judge, measured_trials
 from orchestrator.plan import Plan, load
 from orchestrator.report.building import build_report
 from orchestrator.report.charts.theme import WIDE
-from orchestrator.report.drawing import drawn, png_alone, svg_alone
+from orchestrator.report.drawing import png_alone, svg_alone
 from orchestrator.report.loading import load_material
 from orchestrator.report.page import render_page
 from orchestrator.report.parts import Report
@@ -77,7 +77,7 @@ def write_chart(report: Report, key: str, target: Path) -> None:
     chosen = {picture.key: picture for picture in report.pictures}
     if key not in chosen:
         sys.exit(f"--chart {key}: the report has {', '.join(chosen)}")
-    drawing = drawn(chosen[key], replace(WIDE, title=chosen[key].title))
+    drawing = chosen[key].draw(replace(WIDE, title=chosen[key].title))
     if target.suffix == ".png":
         target.write_bytes(png_alone(drawing))
     else:

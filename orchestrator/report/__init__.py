@@ -2,7 +2,7 @@
 
 loading     database -> Material       the only module that reads a database
 timeline    rows -> trials in time order, the drift that the control shows
-charts/     values -> Altair charts
+charts/     values -> Vega-Lite specifications
 sections/   Material -> Report: sections of figures and tables, and what is left out and why
 page        Report -> HTML;  markdown: Report -> Markdown;  drawing: chart -> SVG and PNG
 writing     files

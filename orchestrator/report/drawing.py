@@ -9,10 +9,8 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 import vl_convert
-from altair.utils.schemapi import debug_mode
 
-from orchestrator.report.charts.theme import COLOURS, Drawing, Layout
-from orchestrator.report.parts import Picture
+from orchestrator.report.charts.theme import COLOURS, Drawing
 from orchestrator.report.words import shown_line
 
 SVG = "http://www.w3.org/2000/svg"
@@ -37,12 +35,6 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: cleaned(each) for key, each in value.items()}
     return [cleaned(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def drawn(picture: Picture, layout: Layout) -> Drawing:
-    """The picture's chart. Altair does not check each part against its schema, which tests do: a quarter faster."""
-    with debug_mode(False):
-        return picture.draw(layout)
 
 
 def svg_for_page(drawing: Drawing, *, name: str, label: str) -> str:

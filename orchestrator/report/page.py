@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.report.charts.theme import COLOURS, NARROW, WIDE
-from orchestrator.report.drawing import drawn, svg_for_page
+from orchestrator.report.drawing import svg_for_page
 from orchestrator.report.parts import Picture, Report
 from orchestrator.report.words import shown
 
@@ -70,7 +70,7 @@ def style_sheet(environment: Environment) -> str:
 
 def _drawn(picture: Picture) -> Drawn:
     sides = {
-        name: Markup(svg_for_page(drawn(picture, layout), name=f"{picture.key}-{name}", label=picture.title))
+        name: Markup(svg_for_page(picture.draw(layout), name=f"{picture.key}-{name}", label=picture.title))
         for name, layout in (("wide", WIDE), ("narrow", NARROW))
     }
     return Drawn(**sides)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchestrator.errors import InputError
 from orchestrator.report.charts.theme import WIDE
-from orchestrator.report.drawing import drawn, png_alone, svg_alone
+from orchestrator.report.drawing import png_alone, svg_alone
 from orchestrator.report.parts import Report
 
 
@@ -44,7 +44,7 @@ def write_images(report: Report, folder: Path) -> int:
         InputError: the folder cannot be written.
     """
     for picture in report.pictures:
-        drawing = drawn(picture, replace(WIDE, title=picture.title, subtitle=picture.detail))
+        drawing = picture.draw(replace(WIDE, title=picture.title, subtitle=picture.detail))
         write_text(folder / f"{picture.key}.svg", svg_alone(drawing))
         _write_bytes(folder / f"{picture.key}.png", png_alone(drawing))
     return len(report.pictures)

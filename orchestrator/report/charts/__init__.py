@@ -1,1 +1,1 @@
-"""Values in, Altair charts out. Data rows are given beside the chart, by name: Altair then need not look into them."""
+"""Values in, Vega-Lite specifications out. Data rows stand beside the chart, by name: many marks then share them."""

@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
-
-from orchestrator.report.charts.rows import LABEL_AT, MARKS_AT, label_layers, place, sized, tops
+from orchestrator.report.charts.rows import LABEL_AT, MARKS_AT, labelled, place, tops
 from orchestrator.report.charts.theme import (
-    RATIO_LABEL,
     VERDICTS,
     Drawing,
     Layout,
@@ -16,11 +13,11 @@ from orchestrator.report.charts.theme import (
     arm_text,
     drawing,
     ink,
-    of_field,
+    panel_title,
     ratio_axis,
     ratio_reach,
-    ratio_ticks,
 )
+from orchestrator.report.charts.vega import Spec, mark, nominal, quantitative
 from orchestrator.report.words import shown_line, span, times
 from orchestrator.schedule import AA_LABEL
 
@@ -46,35 +43,30 @@ def forest(
     known = [end for row in rows for end in (row.ratio, row.low, row.high, row.floor_low, row.floor_high) if end]
     low, high = ratio_reach([*known, 1 - margin, 1 / (1 - margin)])
     words = ("faster", "slower") if lower_is_faster else ("slower", "faster")
-    x = alt.X(
-        "ratio:Q",
-        scale=alt.Scale(type="log", domain=[low, high], nice=False),
-        axis=alt.Axis(values=ratio_ticks(low, high, most=5 if layout.narrow else 9), labelExpr=RATIO_LABEL, grid=True),
-        title=f"← {words[0]} · ratio to the control, log scale · {words[1]} →",
-    )
-    marks = alt.Chart(alt.NamedData("rows")).transform_filter("datum.ratio != null")
+    title = f"← {words[0]} · ratio to the control, log scale · {words[1]} →"
+    x = ratio_axis("ratio", low, high, title=title, most=5 if layout.narrow else 9)
     begins, end = tops([row.arm is None for row in rows])
     at = place("at", end)
-    colour = alt.Color("colour:N", scale=None, legend=None)
-    layers = [
-        alt.Chart(alt.NamedData("margin")).mark_rect(color=ink("margin")).encode(x=of_field(x, "low"), x2="high:Q"),
-        marks.transform_filter("datum.floor_low != null")
-        .mark_rect(color=ink("floor"))
-        .encode(x=of_field(x, "floor_low"), x2="floor_high:Q", y=place("top", end), y2="bottom:Q"),
-        alt.Chart(alt.NamedData("margin")).mark_rule(color=ink("rule"), strokeWidth=1.2).encode(x=of_field(x, "one")),
-        marks.transform_filter("datum.low != null && datum.high != null")
-        .mark_rule(strokeWidth=3)
-        .encode(x=of_field(x, "low"), x2="high:Q", y=at, color=colour),
-        marks.mark_point(filled=True, opacity=1, size=110, stroke=ink("paper"), strokeWidth=1).encode(
-            x=x, y=at, color=colour, shape=alt.Shape("shape:N", scale=None, legend=None)
-        ),
-        *label_layers("rows", layout),
+    colour = nominal("colour", scale=None, legend=None)
+    shape = nominal("shape", scale=None, legend=None)
+    reach = {"x": x | {"field": "low"}, "x2": {"field": "high"}}
+    floor = {"x": x | {"field": "floor_low"}, "x2": {"field": "floor_high"}}
+    floor |= {"y": place("top", end), "y2": {"field": "bottom"}}
+    there = "datum.ratio != null"
+    sure = (there, "datum.low != null && datum.high != null")
+    border = {"stroke": ink("paper"), "strokeWidth": 1}
+    marks = [
+        mark("rect", "margin", **reach, color=ink("margin")),
+        mark("rect", "rows", there, "datum.floor_low != null", **floor, color=ink("floor")),
+        mark("rule", "margin", x=x | {"field": "one"}, color=ink("rule"), strokeWidth=1.2),
+        mark("rule", "rows", *sure, **reach, y=at, color=colour, strokeWidth=3),
+        mark("point", "rows", there, x=x, y=at, color=colour, shape=shape, size=110, **border),
     ]
     data = {
         "rows": [_effect_row(top, row, palette, layout) for top, row in zip(begins, rows, strict=True)],
         "margin": [{"low": 1 - margin, "high": 1 / (1 - margin), "one": 1.0}],
     }
-    return drawing(sized(alt.layer(*layers), layout, end), layout, data)
+    return drawing(labelled(marks, layout, end), layout, data)
 
 
 def _effect_row(top: float, row: EffectRow, palette: Palette, layout: Layout) -> dict[str, Any]:
@@ -125,11 +117,11 @@ def by_round(panels: Sequence[RoundPanel], *, palette: Palette, layout: Layout) 
     last = max(at for panel in panels for at, _ in panel.ratios)
     columns = 1 if layout.narrow or len(panels) == 1 else 2
     width = layout.width // columns - 62
-    y = ratio_axis(low, high, label=RATIO_LABEL, title=None)
-    x = alt.X(
-        "round:Q",
-        scale=alt.Scale(domain=[1 - last * 0.03, last * 1.03], nice=False),
-        axis=alt.Axis(grid=False, values=list(range(1, int(last) + 1, -(-int(last) // 8))), format="d"),
+    y = ratio_axis("relative", low, high, title=None)
+    x = quantitative(
+        "round",
+        scale={"domain": [1 - last * 0.03, last * 1.03], "nice": False},
+        axis={"grid": False, "values": list(range(1, int(last) + 1, -(-int(last) // 8))), "format": "d"},
         title="round",
     )
     made = [_round_panel(panel, number, palette, x, y, width) for number, panel in enumerate(panels)]
@@ -138,36 +130,21 @@ def by_round(panels: Sequence[RoundPanel], *, palette: Palette, layout: Layout) 
         rows[f"panel{number}"] = [
             {"round": at, "relative": round(ratio, 5), "below": ratio < 1} for at, ratio in panel.ratios
         ]
-        rows[f"band{number}"] = [{"low": panel.low, "high": panel.high, "middle": panel.middle}]
-    chart = alt.concat(*made, columns=columns, spacing=22)
-    return drawing(chart, layout, rows)
+        rows[f"band{number}"] = [{"low": panel.low, "high": panel.high, "middle": panel.middle, "one": 1.0}]
+    return drawing({"concat": made, "columns": columns, "spacing": 22}, layout, rows)
 
 
-def _round_panel(panel: RoundPanel, number: int, palette: Palette, x: alt.X, y: alt.Y, width: int) -> Any:
-    colour = palette.colour(panel.label)
-    band = alt.Chart(alt.NamedData(f"band{number}"))
-    points = alt.Chart(alt.NamedData(f"panel{number}"))
-    shape = palette.shape(panel.label)
-    layers = [
-        band.transform_filter("datum.low != null && datum.high != null")
-        .mark_rect(color=ink("margin"))
-        .encode(y=of_field(y, "low"), y2="high:Q"),
-        band.mark_rule(color=colour, strokeDash=[5, 4], strokeWidth=1.2).encode(y=of_field(y, "middle")),
-        alt.Chart(alt.NamedData(f"band{number}"))
-        .transform_calculate(one="1")
-        .mark_rule(color=ink("rule"), strokeWidth=1.2)
-        .encode(y=of_field(y, "one")),
-        points.mark_line(color=colour, strokeWidth=1, opacity=0.45).encode(x=x, y=y),
-        points.mark_point(filled=True, opacity=1, size=46, color=colour, shape=shape).encode(x=x, y=y),
+def _round_panel(panel: RoundPanel, number: int, palette: Palette, x: Spec, y: Spec, width: int) -> Spec:
+    colour, shape = palette.colour(panel.label), palette.shape(panel.label)
+    band, points = f"band{number}", f"panel{number}"
+    known = "datum.low != null && datum.high != null"
+    marks = [
+        mark("rect", band, known, y=y | {"field": "low"}, y2={"field": "high"}, color=ink("margin")),
+        mark("rule", band, y=y | {"field": "middle"}, color=colour, strokeDash=[5, 4], strokeWidth=1.2),
+        mark("rule", band, y=y | {"field": "one"}, color=ink("rule"), strokeWidth=1.2),
+        mark("line", points, x=x, y=y, color=colour, strokeWidth=1, opacity=0.45),
+        mark("point", points, x=x, y=y, color=colour, shape=shape, size=46),
     ]
     label = "A/A: the control against itself" if panel.label == AA_LABEL else arm_text(panel.label, 40)
-    title = alt.Title(
-        label,
-        subtitle=shown_line(panel.note),
-        fontSize=13,
-        subtitleFontSize=12,
-        anchor="start",
-        frame="group",
-        offset=6,
-    )
-    return alt.layer(*layers).properties(width=width, height=130, title=title)
+    title = panel_title(label, fontSize=13, offset=6, subtitle=shown_line(panel.note), subtitleFontSize=12)
+    return {"layer": marks, "width": width, "height": 130, "title": title}

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
-
 from orchestrator.analysis.findings import ArmTurns, Ceiling
-from orchestrator.report.charts.rows import LABEL_AT, MARKS_AT, label_layers, place, sized
-from orchestrator.report.charts.theme import Drawing, Layout, Palette, arm_text, drawing, ink, of_field
+from orchestrator.report.charts.rows import LABEL_AT, MARKS_AT, labelled, place
+from orchestrator.report.charts.theme import Drawing, Layout, Palette, arm_text, drawing, ink
+from orchestrator.report.charts.vega import mark, nominal, quantitative
 from orchestrator.report.words import count, number, percent
 
 BAR = 12
@@ -20,25 +19,21 @@ def roofline(ceilings: Sequence[Ceiling], *, palette: Palette, layout: Layout) -
     shown = [one for one in ceilings if one.measured_passes_per_s is not None]
     rows = [_ceiling_row(number_, one, palette) for number_, one in enumerate(shown)]
     end = max(max(row["ceiling"] or 0.0, row["measured"]) for row in rows)
-    x = alt.X(
-        "measured:Q",
-        scale=alt.Scale(domain=[0, end * 1.02], nice=False),
-        axis=alt.Axis(tickCount=6),
+    x = quantitative(
+        "measured",
+        scale={"domain": [0, end * 1.02], "nice": False},
+        axis={"tickCount": 6},
         title="passes a second (plain decoding: tokens a second)",
     )
-    marks = alt.Chart(alt.NamedData("rows"))
-    at = place("at", len(rows))
-    layers = [
-        marks.transform_filter("datum.ceiling != null")
-        .mark_rule(strokeWidth=BAR, color=ink("floor"))
-        .encode(x=of_field(x, "ceiling"), x2=alt.datum(0), y=at),
-        marks.mark_rule(strokeWidth=BAR).encode(x=x, x2=alt.datum(0), y=at, color=alt.Color("colour:N", scale=None)),
-        marks.transform_filter("datum.ceiling != null")
-        .mark_tick(thickness=3, height=BAR + 8, color=ink("ink"))
-        .encode(x=of_field(x, "ceiling"), y=at),
-        *label_layers("rows", layout),
+    ceiling, at = x | {"field": "ceiling"}, place("at", len(rows))
+    known = "datum.ceiling != null"
+    bar = {"x2": {"datum": 0}, "y": at, "strokeWidth": BAR}
+    marks = [
+        mark("rule", "rows", known, x=ceiling, **bar, color=ink("floor")),
+        mark("rule", "rows", x=x, **bar, color=nominal("colour", scale=None)),
+        mark("tick", "rows", known, x=ceiling, y=at, color=ink("ink"), thickness=3, height=BAR + 8),
     ]
-    return drawing(sized(alt.layer(*layers), layout, len(rows)), layout, {"rows": rows})
+    return drawing(labelled(marks, layout, len(rows)), layout, {"rows": rows})
 
 
 def _ceiling_row(row: int, one: Ceiling, palette: Palette) -> dict[str, Any]:
@@ -77,23 +72,21 @@ def turns(arms: Sequence[ArmTurns], *, palette: Palette, layout: Layout) -> Draw
             for turn in one.turns
             if turn.ttft_s is not None
         ]
-    x = alt.X(
-        "ttft:Q",
-        scale=alt.Scale(type="log", nice=False, padding=18),
-        axis=alt.Axis(tickCount=5, labelExpr=_SECONDS),
+    x = quantitative(
+        "ttft",
+        scale={"type": "log", "nice": False, "padding": 18},
+        axis={"tickCount": 5, "labelExpr": _SECONDS},
         title="time to the first token, log scale (the number is the turn)",
     )
-    marks = alt.Chart(alt.NamedData("points"))
-    mark_at = place("mark_at", len(arms))
-    colour = alt.Color("colour:N", scale=None, legend=None)
-    layers = [
-        marks.mark_line(strokeWidth=2, opacity=0.5).encode(x=x, y=mark_at, detail="at:N", color=colour),
-        marks.mark_point(filled=True, opacity=1, size=210, shape="circle").encode(x=x, y=mark_at, color=colour),
-        marks.mark_text(color=ink("paper"), fontSize=11, fontWeight="bold").encode(x=x, y=mark_at, text="number:N"),
-        *label_layers("rows", layout),
+    at = {"x": x, "y": place("mark_at", len(arms))}
+    colour = nominal("colour", scale=None, legend=None)
+    words = {"color": ink("paper"), "fontSize": 11, "fontWeight": "bold"}
+    marks = [
+        mark("line", "points", **at, detail=nominal("at"), color=colour, strokeWidth=2, opacity=0.5),
+        mark("point", "points", **at, color=colour, shape="circle", size=210),
+        mark("text", "points", **at, text=nominal("number"), **words),
     ]
-    data = {"points": points, "rows": rows}
-    return drawing(sized(alt.layer(*layers), layout, len(arms)), layout, data)
+    return drawing(labelled(marks, layout, len(arms)), layout, {"points": points, "rows": rows})
 
 
 def _turn_row(row: int, one: ArmTurns, palette: Palette) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """What a verify round yields and costs, by its width: where the tokens lie above the cost, speculation pays."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
-
-import altair as alt
+from typing import Any
 
 from orchestrator.analysis.findings import PassCurve, WidthCurve, WidthPoint
 from orchestrator.report.charts.theme import (
@@ -14,8 +12,9 @@ from orchestrator.report.charts.theme import (
     columns_for,
     drawing,
     ink,
-    of_field,
+    panel_title,
 )
+from orchestrator.report.charts.vega import Spec, mark, nominal, quantitative
 
 YIELD, ROUND_COST, VERIFY_COST = "tokens that a round yields", "cost of a round", "of it, verification"
 HEIGHT, LOWER_HEIGHT = 150, 130
@@ -33,14 +32,14 @@ def by_width(curves: Sequence[WidthCurve], *, layout: Layout) -> Drawing:
         best = curve.best.value
         rows[f"best{index}"] = [] if best is None else [{"width": best, "text": f"predicted best: {best:.0f}"}]
         panels.append(_panel(curve, index, width, several=len({curve.arms for curve in curves}) > 1))
-    chart = alt.concat(*panels, columns=columns, spacing=26)
-    return drawing(chart, layout, rows)
+    return drawing({"concat": panels, "columns": columns, "spacing": 26}, layout, rows)
 
 
 def _point(point: WidthPoint) -> dict[str, Any]:
     measured = point.measured
     return {
         "width": point.width,
+        "one": 1.0,
         "predicted": point.predicted,
         "measured": measured.ratio if measured else (1.0 if point.width == 1 else None),
         "low": measured.ci_low if measured else None,
@@ -61,62 +60,58 @@ def scope_words(curve: WidthCurve, *, several: bool) -> str:
     return ", ".join(names)
 
 
-def _panel(curve: WidthCurve, index: int, width: int, *, several: bool) -> Any:
+def _panel(curve: WidthCurve, index: int, width: int, *, several: bool) -> Spec:
     widths = sorted({point.width for point in curve.points})
-    x = alt.X(
-        "width:Q",
-        scale=alt.Scale(domain=[widths[0] - 0.4, widths[-1] + 0.4], nice=False),
-        axis=alt.Axis(values=widths, grid=False, format="d", labelOverlap=True),
-        title=None,
-    )
+    x = _widths(widths, air=0.4, title=None)
     far = curve.best.value is not None and curve.best.value > sum(widths[:: len(widths) - 1 or 1]) / 2
-    side: Literal["left", "right"] = "right" if far else "left"  # so that the text stays inside
-    label = arm_text(scope_words(curve, several=several), 40)
-    title = alt.Title(label, fontSize=13, anchor="start", frame="group", offset=6)
-    upper = _speed_up(index, x, side).properties(width=width, height=HEIGHT, title=title)
-    named = x.copy()
-    named["title"] = "verify width (tokens checked by one pass)"
+    side = "right" if far else "left"  # so that the text stays inside
+    title = panel_title(arm_text(scope_words(curve, several=several), 40), fontSize=13, offset=6)
+    upper = {"layer": _speed_up(index, x, side), "width": width, "height": HEIGHT, "title": title}
+    named = x | {"title": "verify width (tokens checked by one pass)"}
     split = any(point.verify_cost is not None and point.width > 1 for point in curve.points)
-    lower = _yield_and_cost(index, named, split=split).properties(width=width, height=LOWER_HEIGHT)
-    return alt.vconcat(upper, lower, spacing=14)
+    lower = {"layer": _yield_and_cost(index, named, split=split), "width": width, "height": LOWER_HEIGHT}
+    return {"vconcat": [upper, lower], "spacing": 14}
 
 
-def _speed_up(index: int, x: alt.X, side: Literal["left", "right"]) -> Any:
-    points = alt.Chart(alt.NamedData(f"points{index}"))
-    y = alt.Y("predicted:Q", title="speed-up", axis=alt.Axis(tickCount=5, labelExpr=RATIO_LABEL))
-    best = alt.Chart(alt.NamedData(f"best{index}"))
-    return alt.layer(
-        points.transform_calculate(one="1").mark_rule(color=ink("rule"), strokeWidth=1.2).encode(y=of_field(y, "one")),
-        best.mark_rule(color=ink("arm2"), strokeDash=[2, 3], strokeWidth=1.5).encode(x=x),
-        best.mark_text(align=side, dx=5 if side == "left" else -5, fontSize=12, color=ink("arm2")).encode(
-            x=x, y=alt.value(HEIGHT - 10), text="text:N"
-        ),
-        points.mark_line(color=ink("arm2"), strokeDash=[5, 4], strokeWidth=1.5).encode(x=x, y=y),
-        points.transform_filter("datum.low != null && datum.high != null")
-        .mark_rule(color=ink("arm1"), strokeWidth=3)
-        .encode(x=x, y=of_field(y, "low"), y2="high:Q"),
-        points.transform_filter("datum.measured != null")
-        .mark_point(filled=True, opacity=1, size=80, color=ink("arm1"), shape="square", stroke=ink("paper"))
-        .encode(x=x, y=of_field(y, "measured")),
+def _widths(widths: Sequence[int], *, air: float, title: str | None) -> Spec:
+    """An axis of widths, each with its number."""
+    return quantitative(
+        "width",
+        scale={"domain": [widths[0] - air, widths[-1] + air], "nice": False},
+        axis={"values": widths, "grid": False, "format": "d", "labelOverlap": True},
+        title=title,
     )
 
 
-def _yield_and_cost(index: int, x: alt.X, *, split: bool) -> Any:
-    lines = alt.Chart(alt.NamedData(f"lines{index}"))
+def _speed_up(index: int, x: Spec, side: str) -> list[Spec]:
+    points, best = f"points{index}", f"best{index}"
+    y = quantitative("predicted", title="speed-up", axis={"tickCount": 5, "labelExpr": RATIO_LABEL})
+    words = {"align": side, "dx": 5 if side == "left" else -5, "fontSize": 12}
+    interval = {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
+    square = {"shape": "square", "size": 80, "stroke": ink("paper")}
+    return [
+        mark("rule", points, y=y | {"field": "one"}, color=ink("rule"), strokeWidth=1.2),
+        mark("rule", best, x=x, color=ink("arm2"), strokeDash=[2, 3], strokeWidth=1.5),
+        mark("text", best, x=x, y={"value": HEIGHT - 10}, text=nominal("text"), color=ink("arm2"), **words),
+        mark("line", points, x=x, y=y, color=ink("arm2"), strokeDash=[5, 4], strokeWidth=1.5),
+        mark("rule", points, "datum.low != null && datum.high != null", **interval, color=ink("arm1"), strokeWidth=3),
+        mark("point", points, "datum.measured != null", x=x, y=y | {"field": "measured"}, color=ink("arm1"), **square),
+    ]
+
+
+def _yield_and_cost(index: int, x: Spec, *, split: bool) -> list[Spec]:
+    lines = f"lines{index}"
     what = [YIELD, ROUND_COST, *([VERIFY_COST] if split else [])]
-    colour = alt.Color(
-        "what:N",
-        scale=alt.Scale(domain=what, range=[ink("arm3"), ink("arm2"), ink("control")][: len(what)]),
-        legend=alt.Legend(orient="bottom", columns=1, direction="vertical") if index == 0 else None,
-    )
-    dash = alt.StrokeDash(
-        "what:N", scale=alt.Scale(domain=what, range=[[1, 0], [5, 4], [2, 2]][: len(what)]), legend=None
-    )
-    y = alt.Y("value:Q", title="tokens, plain steps", axis=alt.Axis(tickCount=4), scale=alt.Scale(zero=True))
-    return alt.layer(
-        lines.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
-        lines.mark_point(filled=True, opacity=1, size=36).encode(x=x, y=y, color=colour),
-    )
+    colours = [ink("arm3"), ink("arm2"), ink("control")][: len(what)]
+    dashes = [[1, 0], [5, 4], [2, 2]][: len(what)]
+    legend = {"orient": "bottom", "columns": 1, "direction": "vertical"} if index == 0 else None
+    colour = nominal("what", scale={"domain": what, "range": colours}, legend=legend)
+    dash = nominal("what", scale={"domain": what, "range": dashes}, legend=None)
+    y = quantitative("value", title="tokens, plain steps", axis={"tickCount": 4}, scale={"zero": True})
+    return [
+        mark("line", lines, x=x, y=y, color=colour, strokeDash=dash, strokeWidth=2),
+        mark("point", lines, x=x, y=y, color=colour, size=36),
+    ]
 
 
 # ---- passes ----
@@ -134,26 +129,16 @@ def passes_by_width(curves: Sequence[PassCurve], *, layout: Layout) -> Drawing:
         "one": [{"width": curve.cost[0][0], "cost": 1.0} for curve in curves[:1]],
     }
     widths = sorted({width for curve in curves for width, _ in curve.cost})
-    x = alt.X(
-        "width:Q",
-        scale=alt.Scale(domain=[widths[0] - 0.3, widths[-1] + 0.3], nice=False),
-        axis=alt.Axis(values=widths, grid=False, format="d", labelOverlap=True),
-        title="tokens in one pass",
-    )
-    y = alt.Y("cost:Q", title="time, a pass of one token = 1", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
+    x = _widths(widths, air=0.3, title="tokens in one pass")
+    y = quantitative("cost", title="time, a pass of one token = 1", scale={"zero": True}, axis={"tickCount": 6})
     colours = [ink(name) for name in ("arm1", "arm2", "arm3", "arm4", "arm5", "arm6")]
     shapes = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross"]
-    colour = alt.Color(
-        "name:N",
-        scale=alt.Scale(domain=names, range=colours),
-        legend=alt.Legend(columns=columns_for(names, layout)),
-    )
-    shape = alt.Shape("name:N", scale=alt.Scale(domain=names, range=shapes))
-    lines = alt.Chart(alt.NamedData("passes"))
-    layers = [
-        alt.Chart(alt.NamedData("one")).mark_rule(color=ink("rule"), strokeWidth=1.2).encode(y=y),
-        lines.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour),
-        lines.mark_point(filled=True, opacity=1, size=60).encode(x=x, y=y, color=colour, shape=shape),
+    legend = {"columns": columns_for(names, layout)}
+    colour = nominal("name", scale={"domain": names, "range": colours}, legend=legend)
+    shape = nominal("name", scale={"domain": names, "range": shapes})
+    marks = [
+        mark("rule", "one", y=y, color=ink("rule"), strokeWidth=1.2),
+        mark("line", "passes", x=x, y=y, color=colour, strokeWidth=2),
+        mark("point", "passes", x=x, y=y, color=colour, shape=shape, size=60),
     ]
-    chart = alt.layer(*layers).properties(width=layout.width - 70, height=260)
-    return drawing(chart, layout, rows)
+    return drawing({"layer": marks, "width": layout.width - 70, "height": 260}, layout, rows)

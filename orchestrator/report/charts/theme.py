@@ -6,19 +6,17 @@ values; so one drawing serves both. Arms differ in shape as well as in colour, a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-import altair as alt
 import numpy as np
 
+from orchestrator.report.charts.vega import Spec, quantitative
 from orchestrator.report.words import shortened, shown_line
 from orchestrator.schedule import AA_LABEL
 
 RATIO_LABEL = "format(datum.value, '~r') + '\u00d7'"
 CIRCLE = "circle"
 RING = "M-1,0A1,1,0,1,1,1,0A1,1,0,1,1,-1,0ZM-0.55,0A0.55,0.55,0,1,0,0.55,0A0.55,0.55,0,1,0,-0.55,0Z"
-
-C = TypeVar("C", alt.X, alt.Y)
 
 FONT = "Helvetica Neue, Helvetica, Arial, sans-serif"
 
@@ -88,7 +86,7 @@ NARROW = Layout(width=350, narrow=True)
 class Drawing:
     """A Vega-Lite specification, its rows in it by the names that the marks call them."""
 
-    spec: dict[str, Any]
+    spec: Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,21 +140,21 @@ def ratio_reach(values: Sequence[float], *, least: float = 1.04) -> tuple[float,
     return low / air, high * air
 
 
-def ratio_axis(low: float, high: float, *, label: str, title: str | None) -> alt.Y:
-    """A logarithmic axis of the field `relative`: equal factors are equal distances, so that drifts run parallel."""
-    return alt.Y(
-        "relative:Q",
-        scale=alt.Scale(type="log", domain=[low, high], nice=False),
-        axis=alt.Axis(values=ratio_ticks(low, high), labelExpr=label),
+def ratio_axis(
+    field: str, low: float, high: float, *, title: str | None, label: str = RATIO_LABEL, most: int = 7
+) -> Spec:
+    """A logarithmic axis: equal factors are equal distances, so that drifts run parallel."""
+    return quantitative(
+        field,
+        scale={"type": "log", "domain": [low, high], "nice": False},
+        axis={"values": ratio_ticks(low, high, most=most), "labelExpr": label},
         title=title,
     )
 
 
-def of_field(channel: C, field: str) -> C:
-    """The same scale and axis for another field."""
-    named: C = channel.copy()
-    named["shorthand"] = f"{field}:Q"
-    return named
+def panel_title(text: str, **looks: Any) -> Spec:
+    """Words over a panel, where its plot begins."""
+    return {"text": text, "anchor": "start", "frame": "group", **looks}
 
 
 def columns_for(texts: Sequence[str], layout: Layout) -> int:
@@ -165,14 +163,10 @@ def columns_for(texts: Sequence[str], layout: Layout) -> int:
     return max(1, min(len(texts), layout.width // (longest * 7 + 34)))
 
 
-def drawing(chart: Any, layout: Layout, rows: dict[str, list[dict[str, Any]]]) -> Drawing:
-    """A chart as a specification, with its rows and the look that all charts share.
-
-    The look is put into the specification and not into the chart: each of Altair's methods copies the whole chart.
-    """
-    spec: dict[str, Any] = chart.to_dict(validate=False)
+def drawing(chart: Spec, layout: Layout, rows: dict[str, list[dict[str, Any]]]) -> Drawing:
+    """A chart with its rows and the look that all charts share."""
     alone = layout.title is not None
-    whole = {
+    whole: Spec = {
         "background": ink("paper") if alone else "transparent",
         "padding": 16 if alone else 2,
         "config": _look(layout),
@@ -180,14 +174,15 @@ def drawing(chart: Any, layout: Layout, rows: dict[str, list[dict[str, Any]]]) -
     }
     if layout.title is not None:
         whole["title"] = {"text": _lines(layout.title, 88), "subtitle": _lines(layout.subtitle or "", 110)}
-    return Drawing(spec={**spec, **whole})
+    return Drawing(spec=chart | whole)
 
 
-def _look(layout: Layout) -> dict[str, Any]:
+def _look(layout: Layout) -> Spec:
     text = {"labelColor": ink("muted"), "titleColor": ink("muted"), "labelFontSize": 12, "titleFontSize": 12}
     return {
         "font": FONT,
         "view": {"stroke": None},
+        "point": {"filled": True, "opacity": 1},
         "axis": text
         | {"gridColor": ink("grid"), "domainColor": ink("rule"), "tickColor": ink("rule"), "titleFontWeight": "normal"}
         | {"titlePadding": 8, "labelPadding": 4, "tickSize": 4, "domain": False, "ticks": False},

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
-
 from orchestrator.report.charts.theme import (
     CIRCLE,
     RING,
@@ -16,10 +14,11 @@ from orchestrator.report.charts.theme import (
     columns_for,
     drawing,
     ink,
-    of_field,
+    panel_title,
     ratio_axis,
     ratio_reach,
 )
+from orchestrator.report.charts.vega import Spec, mark, nominal, quantitative
 from orchestrator.report.course import Course, Spot
 from orchestrator.schedule import AA_LABEL
 
@@ -38,8 +37,8 @@ class _Frame:
 
     palette: Palette
     layout: Layout
-    x: alt.X
-    y: alt.Y
+    x: Spec
+    y: Spec
     labels: tuple[str, ...]  # of the series, for the legend
     many: bool  # panels of single treatments
 
@@ -61,16 +60,15 @@ def timeline(
         palette=palette,
         layout=layout,
         x=_x(course, titled=not many),
-        y=ratio_axis(low, high, label="format(datum.value, '.0%')", title=None if many else title),
+        y=ratio_axis("relative", low, high, label="format(datum.value, '.0%')", title=None if many else title),
         labels=_labels(course, palette),
         many=many,
     )
-    panels = [_panel(group, number, frame) for number, group in enumerate(groups)]
-    body: Any = alt.concat(*panels, columns=1 if layout.narrow else 2, spacing=14) if frame.many else panels[0]
-    lanes = list(_lanes(course, frame))
-    chart: Any = body
-    if lanes:
-        chart = alt.vconcat(body, *lanes, spacing=10).resolve_scale(color="independent", shape="independent")
+    panels = [_panel(group, frame) for group in groups]
+    chart: Spec = {"concat": panels, "columns": 1 if layout.narrow else 2, "spacing": 14} if many else panels[0]
+    if lanes := list(_lanes(course, frame)):
+        own = {"scale": {"color": "independent", "shape": "independent"}}
+        chart = {"vconcat": [chart, *lanes], "spacing": 10, "resolve": own}
     rows = {
         "spots": [
             _row(spot, palette, low) for spot in course.spots if spot.relative is not None or spot.state != "used"
@@ -88,14 +86,14 @@ def timeline(
     return drawing(chart, layout, rows)
 
 
-def _x(course: Course, *, titled: bool) -> alt.X:
+def _x(course: Course, *, titled: bool) -> Spec:
     last = max((spot.at for spot in course.spots), default=1.0)
     first = 0.0 if course.by_time else 1.0
     air = (last - first) * 0.02 or 1.0
-    return alt.X(
-        "at:Q",
-        scale=alt.Scale(domain=[first - air, last + air], nice=False),
-        axis=alt.Axis(grid=False, tickCount=6, domain=True, ticks=True),
+    return quantitative(
+        "at",
+        scale={"domain": [first - air, last + air], "nice": False},
+        axis={"grid": False, "tickCount": 6, "domain": True, "ticks": True},
         title=None if not titled else "minutes of running" if course.by_time else "trial, in the order that they ran",
     )
 
@@ -138,120 +136,78 @@ def _expected(course: Course, palette: Palette, ratios: Mapping[str, float]) -> 
 # ---- the panel ----
 
 
-def _panel(arms: Sequence[str], number: int, frame: _Frame) -> Any:
-    own = [frame.palette.control, AA_LABEL, AT_ENDS, *arms]
-    shown = alt.FieldOneOfPredicate(field="label", oneOf=own)
+def _panel(arms: Sequence[str], frame: _Frame) -> Spec:
+    shown: Spec = {"field": "label", "oneOf": [frame.palette.control, AA_LABEL, AT_ENDS, *arms]}
     columns = 1 if frame.layout.narrow else 2
     width = frame.layout.width - AXIS_WIDTH if not frame.many else frame.layout.width // columns - AXIS_WIDTH
-    drift = alt.Chart(alt.NamedData("drift")).mark_line(strokeWidth=9, color=ink("drift"), strokeCap="round")
-    layers = [
-        drift.encode(x=frame.x, y=of_field(frame.y, "level")),
-        _expectation(frame).transform_filter(shown),
-        *_marks(frame, shown, small=frame.many),
-        *_pauses(frame),
-    ]
-    panel = alt.layer(*layers).properties(width=width, height=SMALL_HEIGHT if frame.many else PANEL_HEIGHT)
-    if frame.many:
-        title = alt.Title(arm_text(arms[0], 44), fontSize=12, anchor="start", frame="group", offset=4, color=ink("ink"))
-        panel = panel.properties(title=title)
-    return panel
+    title = {"title": panel_title(arm_text(arms[0], 44), fontSize=12, offset=4, color=ink("ink"))} if frame.many else {}
+    height = SMALL_HEIGHT if frame.many else PANEL_HEIGHT
+    return {"layer": list(_marks(frame, shown)), "width": width, "height": height} | title
 
 
-def _expectation(frame: _Frame) -> Any:
-    return (
-        alt.Chart(alt.NamedData("expected"))
-        .mark_line(strokeDash=[5, 4], strokeWidth=1.5, opacity=0.9)
-        .encode(x=frame.x, y=of_field(frame.y, "level"), color=_colour(frame), detail="series:N")
-    )
+def _marks(frame: _Frame, shown: Spec) -> Iterable[Spec]:
+    """Drift and expectation, then the trials, then the pauses."""
+    x, y, colour = frame.x, frame.y, _colour(frame)
+    level = {"x": x, "y": y | {"field": "level"}}
+    yield mark("line", "drift", **level, color=ink("drift"), strokeWidth=9, strokeCap="round")
+    dashed = {"strokeDash": [5, 4], "strokeWidth": 1.5, "opacity": 0.9}
+    yield mark("line", "expected", shown, **level, color=colour, detail=nominal("series"), **dashed)
+    used = (shown, "datum.state == 'used'")
+    middle_half = {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"}}
+    yield mark("rule", "spots", *used, "datum.low != null", **middle_half, color=colour, strokeWidth=1.2, opacity=0.6)
+    size = _either(f"datum.label == {AT_ENDS!r}", 170, 34 if frame.many else 62)
+    border = {"stroke": ink("paper"), "strokeWidth": 0.6}
+    yield mark("point", "spots", *used, x=x, y=y, color=colour, shape=_shape(frame), size=size, **border)
+    out = _either("datum.state == 'invalid'", ink("bad"), ink("doubt"))
+    cross = {"shape": CROSS, "filled": False, "size": 50, "strokeWidth": 1.8}
+    yield mark("point", "spots", shown, "datum.state != 'used'", x=x, y=y, color=out, **cross)
+    yield mark("rule", "pauses", x=x, color=ink("rule"), strokeDash=[2, 3])
+    words = {"align": "right", "dx": -4, "fontSize": 11}
+    yield mark("text", "pauses", x=x, y={"value": 10}, text=nominal("text"), color=ink("muted"), **words)
 
 
-def _marks(frame: _Frame, shown: Any, *, small: bool) -> Iterable[alt.Chart]:
-    spots = alt.Chart(alt.NamedData("spots")).transform_filter(shown)
-    used = spots.transform_filter("datum.state == 'used'")
-    yield (
-        used.transform_filter("datum.low != null")
-        .mark_rule(strokeWidth=1.2, opacity=0.6)
-        .encode(x=frame.x, y=of_field(frame.y, "low"), y2="high:Q", color=_colour(frame))
-    )
-    size = alt.condition("datum.label == " + repr(AT_ENDS), alt.value(170), alt.value(34 if small else 62))
-    yield used.mark_point(filled=True, opacity=1, stroke=ink("paper"), strokeWidth=0.6).encode(
-        x=frame.x, y=frame.y, color=_colour(frame), shape=_shape(frame), size=size
-    )
-    out = spots.transform_filter("datum.state != 'used'")
-    colour = alt.condition("datum.state == 'invalid'", alt.value(ink("bad")), alt.value(ink("doubt")))
-    yield out.mark_point(shape=CROSS, size=50, strokeWidth=1.8, opacity=1).encode(x=frame.x, y=frame.y, color=colour)
+def _either(test: str, value: Any, otherwise: Any) -> Spec:
+    return {"condition": {"test": test, "value": value}, "value": otherwise}
 
 
-def _legend(frame: _Frame) -> alt.Legend | None:
-    """The same for every layer: one that differs would take the legend away."""
-    if frame.many:
-        return None
-    texts = [_text(label, frame.palette) for label in frame.labels]
-    return alt.Legend(columns=columns_for(texts, frame.layout))
+def _colour(frame: _Frame) -> Spec:
+    return _series(frame, [ink("ink") if label == AT_ENDS else frame.palette.colour(label) for label in frame.labels])
 
 
-def _colour(frame: _Frame) -> alt.Color:
-    colours = [ink("ink") if label == AT_ENDS else frame.palette.colour(label) for label in frame.labels]
-    domain = [_text(label, frame.palette) for label in frame.labels]
-    return alt.Color("series:N", scale=alt.Scale(domain=domain, range=colours), legend=_legend(frame))
-
-
-def _shape(frame: _Frame) -> alt.Shape:
+def _shape(frame: _Frame) -> Spec:
     own = {AT_ENDS: RING, AA_LABEL: RING, frame.palette.control: CIRCLE}
-    shapes = [own.get(label) or frame.palette.shape(label) for label in frame.labels]
-    domain = [_text(label, frame.palette) for label in frame.labels]
-    return alt.Shape("series:N", scale=alt.Scale(domain=domain, range=shapes), legend=_legend(frame))
+    return _series(frame, [own.get(label) or frame.palette.shape(label) for label in frame.labels])
 
 
-def _pauses(frame: _Frame) -> Iterable[alt.Chart]:
-    pauses = alt.Chart(alt.NamedData("pauses"))
-    yield pauses.mark_rule(color=ink("rule"), strokeDash=[2, 3]).encode(x=frame.x)
-    yield pauses.mark_text(align="right", dx=-4, fontSize=11, color=ink("muted")).encode(
-        x=frame.x, y=alt.value(10), text="text:N"
-    )
+def _series(frame: _Frame, looks: list[str]) -> Spec:
+    """The same legend for every layer: one that differs would take the legend away."""
+    texts = [_text(label, frame.palette) for label in frame.labels]
+    legend = None if frame.many else {"columns": columns_for(texts, frame.layout)}
+    return nominal("series", scale={"domain": texts, "range": looks}, legend=legend)
 
 
 # ---- the machine under it ----
 
 
-def _lanes(course: Course, frame: _Frame) -> Iterable[Any]:
+def _lanes(course: Course, frame: _Frame) -> Iterable[Spec]:
     """Heat and waits, each only when something was recorded."""
-    x = frame.x.copy()
-    x["axis"] = None
+    x = frame.x | {"axis": None}
     if any(spot.thermal is not None for spot in course.spots):
-        heat = alt.Color(
-            "heat:N",
-            scale=alt.Scale(domain=list(THERMAL_WORDS), range=[ink("drift"), ink("doubt"), ink("arm2"), ink("bad")]),
-            legend=alt.Legend(orient="bottom", direction="horizontal", columns=len(THERMAL_WORDS)),
-        )
-        yield (
-            alt.Chart(alt.NamedData("heat"))
-            .mark_rule(strokeWidth=2.5)
-            .encode(x=x, y=alt.Y("level:Q", axis=None, scale=alt.Scale(domain=[0, 4])), y2=alt.datum(0), color=heat)
-            .properties(
-                width=frame.layout.width - AXIS_WIDTH,
-                height=LANE_HEIGHT - 6,
-                title=_lane("thermal level, highest during the trial"),
-            )
-        )
+        y = quantitative("level", axis=None, scale={"domain": [0, 4]})
+        colours = [ink("drift"), ink("doubt"), ink("arm2"), ink("bad")]
+        legend = {"orient": "bottom", "direction": "horizontal", "columns": len(THERMAL_WORDS)}
+        heat = nominal("heat", scale={"domain": list(THERMAL_WORDS), "range": colours}, legend=legend)
+        bars = mark("rule", "heat", x=x, y=y, y2={"datum": 0}, color=heat, strokeWidth=2.5)
+        yield bars | _lane("thermal level, highest during the trial", LANE_HEIGHT - 6, frame)
     if any(spot.wait_s for spot in course.spots):
-        y = alt.Y("wait:Q", axis=alt.Axis(tickCount=2, grid=False), title=None)
-        yield (
-            alt.Chart(alt.NamedData("waits"))
-            .mark_rule(strokeWidth=2, color=ink("doubt"))
-            .encode(x=x, y=y, y2=alt.datum(0))
-            .properties(
-                width=frame.layout.width - AXIS_WIDTH,
-                height=LANE_HEIGHT,
-                title=_lane("waited for the machine before the trial (s)"),
-            )
-        )
+        y = quantitative("wait", axis={"tickCount": 2, "grid": False}, title=None)
+        bars = mark("rule", "waits", x=x, y=y, y2={"datum": 0}, color=ink("doubt"), strokeWidth=2)
+        yield bars | _lane("waited for the machine before the trial (s)", LANE_HEIGHT, frame)
 
 
-def _lane(text: str) -> alt.Title:
-    return alt.Title(
-        text, fontSize=12, fontWeight="normal", anchor="start", frame="group", offset=3, color=ink("muted")
-    )
+def _lane(text: str, height: int, frame: _Frame) -> Spec:
+    title = panel_title(text, fontSize=12, fontWeight="normal", offset=3, color=ink("muted"))
+    return {"width": frame.layout.width - AXIS_WIDTH, "height": height, "title": title}
 
 
 def _heat(level: int) -> str:

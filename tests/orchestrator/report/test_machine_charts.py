@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.analysis.findings import Ceiling, Figure, PassCurve, WidthCurve, WidthPoint
 from orchestrator.report.charts.theme import NARROW, WIDE, Layout
-from orchestrator.report.drawing import drawn, svg_alone
+from orchestrator.report.drawing import svg_alone
 from orchestrator.report.material import Material
 from orchestrator.report.parts import Section
 from orchestrator.report.sections.meaning import ceiling_section, widths_section
@@ -60,8 +60,8 @@ def test_ceilings_are_drawn_with_the_share_reached(with_values: Material, layout
     assert isinstance(section, Section)
     (picture,) = section.pictures
     assert picture.title == "plain reaches 55\u00a0% of what the memory's bandwidth allows"
-    made = drawn(picture, layout)
-    alt.Chart.from_dict(made.spec, validate=True)
+    made = picture.draw(layout)
+    alt.Root.validate(made.spec)
     assert "55\u00a0% of 219" in svg_alone(made)
 
 
@@ -72,13 +72,14 @@ def test_an_unknown_ceiling_says_why(with_values: Material) -> None:
     assert found.reason == "no bandwidth is known"
 
 
-def test_passes_are_drawn_by_width(with_values: Material) -> None:
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_passes_are_drawn_by_width(with_values: Material, layout: Layout) -> None:
     section = widths_section(with_values, with_values.findings)
     assert isinstance(section, Section)
     picture = next(picture for picture in section.pictures if picture.key == "passes")
     assert picture.title.startswith("A pass of 8 tokens through four bits takes 5.20 times")
-    made = drawn(picture, WIDE)
-    alt.Chart.from_dict(made.spec, validate=True)
+    made = picture.draw(layout)
+    alt.Root.validate(made.spec)
     assert "plain weights (target)" in svg_alone(made)
 
 
@@ -111,7 +112,7 @@ def test_of_several_kinds_of_arms_each_has_one_curve_with_its_name(material: Mat
     assert isinstance(section, Section)
     picture = next(picture for picture in section.pictures if picture.key == "widths")
     assert picture.title == "The predicted best width is 2 for every arm"
-    drawn_text = svg_alone(drawn(picture, layout))
+    drawn_text = svg_alone(picture.draw(layout))
     assert "draft kept" in drawn_text
     assert "draft lost" in drawn_text
     assert "code" not in drawn_text
