@@ -25,7 +25,8 @@ help:
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "interlace needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python"; exit 2; }
+	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "interlace needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python"; exit 2; }
 ifdef UV
 	$(CREATE) $(PYTHON) $(VENV)
 else
@@ -33,6 +34,8 @@ else
 endif
 
 $(VENV)/.runtime: requirements.lock pyproject.toml | $(BIN)/python
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$(VENV) holds a Python older than 3.11: make clean, then again"; exit 2; }
 	$(INSTALL) --require-hashes -r requirements.lock
 	$(INSTALL) --no-deps --editable .
 	@touch $@

@@ -1,5 +1,6 @@
 """What the `interlace checkpoint` commands do."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ def _presence(config: dict[str, object]) -> str:
     try:
         info = describe(resolve(config))
     except EngineError as error:
-        return str(error)
+        return "not imported" if config["source"] == "imported" else str(error)
     return "fetched at first use" if info is None else f"{info.weights_bytes / 1e9:.2f} GB"
 
 
@@ -128,6 +129,8 @@ def inspect_checkpoint(name: str, *, config_dir: str | None) -> None:
             parts.load([("checkpoint", name)])
             info = describe(resolve(parts.values(("checkpoint", name))))
         else:
+            if os.sep not in name and not Path(name).is_dir():
+                raise InputError(f"{name}: no checkpoint of this name, and no folder; see `interlace checkpoint list`")
             info = inspect(Path(name))
     except EngineError as error:
         raise InputError(str(error)) from error

@@ -103,7 +103,8 @@ def beside(
     found: list[Beside] = []
     for claim in claims:
         if claim.factors == (DRIFT,):
-            found += _drift_beside(result, claim, conditions)
+            control = arms[result.control]
+            found += _drift_beside(result, claim, dict(conditions) | _arm_conditions(control, control))
             continue
         for one in result.comparisons:
             if (pair := _pair(claim, one, arms, conditions)) is not None:

@@ -100,8 +100,10 @@ def test_levels_are_a_condition() -> None:
 
 def test_drift_is_set_beside_the_control_runs() -> None:
     drift = claim(factors=("drift",), low=0.66, high=0.66)
-    assert one_of(beside(result(drift=-0.06), [drift], arms={}, conditions={})).ratio == pytest.approx(0.94)
-    assert beside(result(drift=None), [drift], arms={}, conditions={}) == ()
+    found = one_of(beside(result(drift=-0.06), [drift], arms={"a": PLAIN}, conditions={"hardware": "Apple M4 Max"}))
+    assert found.ratio == pytest.approx(0.94)
+    assert found.differs == ()  # the control's 8 bits are known, as the claim's
+    assert beside(result(drift=None), [drift], arms={"a": PLAIN}, conditions={}) == ()
 
 
 def test_the_shipped_claims_are_whole() -> None:
