@@ -11,9 +11,9 @@ from typing import Any
 
 from conf import schema
 from conf.store import setting_names
-from orchestrator.configuration.checks import has_key
+from orchestrator.configuration.checks import all_settings, engines_with, has_key
 from orchestrator.configuration.names import name_arms
-from orchestrator.configuration.overrides import Setting, suggest
+from orchestrator.configuration.overrides import Setting, nearest, suggest
 from orchestrator.configuration.parts import Part, Parts
 from orchestrator.configuration.sources import interpreter, usable
 from orchestrator.errors import InputError
@@ -128,10 +128,22 @@ def _check_engine_keys(combinations: Sequence[Combination], parts: Parts) -> Non
         group, _, key = setting.key.partition(".")
         if group != "engine" or any(has_key(engine, key) for engine in engines.values()):
             continue
-        known = dict.fromkeys(name for engine in engines.values() for name in setting_names(engine))
-        hint = suggest(key, list(known)).partition("valid:")[0]
-        valid = "; ".join(f"{name} has {', '.join(setting_names(engine))}" for name, engine in engines.items())
-        raise InputError(f"{setting.where}: no chosen engine has {setting.key}; {hint}{valid}")
+        raise InputError(f"{setting.where}: no chosen engine has {setting.key}; {_instead(key, engines)}")
+
+
+def _instead(key: str, engines: Mapping[str, type[Any]]) -> str:
+    """The remedy for a key that no chosen engine has: the engines that have it, or the setting that was meant."""
+    if having := engines_with(key):
+        return _had_by(having)
+    near = nearest(key, [name.removeprefix("engine.") for name in all_settings() if name.startswith("engine.")])
+    hint = "" if near is None else f"did you mean {near}? "
+    if near is not None and not any(has_key(engine, near) for engine in engines.values()):
+        return hint + _had_by(engines_with(near))
+    return hint + "; ".join(f"{name} has {', '.join(setting_names(engine))}" for name, engine in engines.items())
+
+
+def _had_by(engines: Sequence[str]) -> str:
+    return f"{', '.join(engines)} {'has' if len(engines) == 1 else 'have'} it: name one in engine="
 
 
 def _check_mixture(combinations: Sequence[Combination], parts: Parts) -> None:

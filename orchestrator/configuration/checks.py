@@ -3,6 +3,7 @@
 omegaconf does the checking; this module says the outcome in one line that names the place and the remedy.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
@@ -15,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from conf.limits import problems
-from conf.store import setting_names
+from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS, PLAN_GROUPS, setting_names
 from orchestrator.configuration.overrides import Setting, suggest
 from orchestrator.errors import InputError
 
@@ -31,6 +32,29 @@ def has_key(schema: type[Any], key: str) -> bool:
         return True
     inner = _hints(schema)[name]
     return is_open(inner) or (isinstance(inner, type) and is_dataclass(inner) and has_key(inner, rest))
+
+
+@cache
+def all_settings() -> tuple[str, ...]:
+    """The full key of every setting that an override may change: design.rounds, engine.block_size, ..."""
+    groups = [(group, GROUP_SCHEMAS[group]) for group in PLAN_GROUPS if group not in ("engine", "sweep")]
+    engines = [("engine", config) for config in ENGINE_SCHEMAS.values()]
+    return tuple(dict.fromkeys(key for group, config in [*groups, *engines] for key in _keys_below(group, config)))
+
+
+def _keys_below(prefix: str, schema: type[Any]) -> Iterator[str]:
+    for name in setting_names(schema):
+        yield f"{prefix}.{name}"
+        inner = _hints(schema)[name]
+        if isinstance(inner, type) and is_dataclass(inner):
+            yield from _keys_below(f"{prefix}.{name}", inner)
+
+
+def engines_with(*keys: str) -> list[str]:
+    """The shipped engines that have all these settings, named as `engine=` takes them."""
+    return [
+        target.split(".")[-2] for target, config in ENGINE_SCHEMAS.items() if all(has_key(config, key) for key in keys)
+    ]
 
 
 def is_open(hint: Any) -> bool:
@@ -58,10 +82,47 @@ def type_error(where: str, group: str, schema: type[Any], key: str, value: Any) 
 
 def omegaconf_error(where: str, group: str, schema: type[Any], key: str, error: OmegaConfBaseException) -> InputError:
     """For what omegaconf found while merging a YAML file's values into a schema."""
-    found = re.search(r"[Vv]alue:? '?(.*?)'?(?: of type .*|, expected one of .*|$)", first_line(error))
     if not has_key(schema, key):
         return key_error(where, group, schema, key)
-    return type_error(where, group, schema, key, found.group(1) if found else None)
+    message = first_line(error)
+    if message.endswith("is not Optional") or message.startswith("Incompatible value 'None'"):
+        return type_error(where, group, schema, key, None)
+    found = re.search(r"[Vv]alue:? '?(.*?)'?(?: of type .*|, expected one of .*|$)", message)
+    if found is None or found.group(1).startswith("assigned: "):  # names omegaconf's classes, not the value
+        return InputError(f"{where}: {group}.{key} takes {_expected(_hint(schema, key))}")
+    return type_error(where, group, schema, key, found.group(1))
+
+
+def check_sweep(where: str, sweep: DictConfig) -> None:
+    """Whether a stored experiment's lists are such, before omegaconf looks: its words on lists help nobody.
+
+    Raises:
+        InputError: with the line as it should be.
+    """
+    plain = OmegaConf.to_container(sweep)
+    assert isinstance(plain, dict)
+    overrides, arms = plain.get("overrides", []), plain.get("arms", [])
+    if not isinstance(overrides, list):
+        raise InputError(f"{where}: sweep.overrides takes a list: [{_override(overrides, 'workload=quick')}]")
+    if not isinstance(arms, list):
+        raise InputError(f"{where}: sweep.arms takes a list of lists: [[{_override(arms, 'engine=mlx_lm')}]]")
+    for arm in arms:
+        if not isinstance(arm, list):
+            raise InputError(f"{where}: each entry of arms is a list: `- [{_override(arm, 'engine=mlx_lm')}]`")
+    for key, line in [*(("overrides", line) for line in overrides), *(("arms", line) for arm in arms for line in arm)]:
+        if not isinstance(line, str):
+            example = "workload=quick" if key == "overrides" else "engine=mlx_lm"
+            raise InputError(f"{where}: each override in {key} is text: {_override(line, example)}")
+
+
+def _override(value: Any, example: str) -> str:
+    """What was written in another form, as an override in a YAML list; the example, if that cannot be told."""
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((key, inner),) = value.items()
+        line = f"{key}={inner}" if isinstance(inner, (str, int, float)) else example
+    else:
+        line = value if isinstance(value, str) and "=" in value else example
+    return line if re.fullmatch(r"[\w.=/-]+", line) else json.dumps(line, ensure_ascii=False)
 
 
 def set_value(tree: DictConfig, schema: type[Any], setting: Setting, value: Any) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 
 from conf.store import PLAN_GROUPS
 from orchestrator.configuration.arms import ARM_GROUPS, build_arms, checked_option
+from orchestrator.configuration.checks import all_settings
 from orchestrator.configuration.detecting import NoiseOf, with_rounds_to_detect
 from orchestrator.configuration.names import choose_control
-from orchestrator.configuration.overrides import COMMAND_LINE, Setting, merge, parse, suggest
+from orchestrator.configuration.overrides import COMMAND_LINE, Setting, merge, nearest, parse
 from orchestrator.configuration.parts import Part, Parts
 from orchestrator.configuration.secrets import masked, without_secrets
 from orchestrator.configuration.workload import read_workload
@@ -153,7 +154,8 @@ def _check_keys(settings: Sequence[Setting]) -> None:
         known = group in PLAN_GROUPS if below else setting.key in (*PLAN_GROUPS, *ROOT_KEYS)
         if not known:
             raise InputError(
-                f"{setting.where}: no group or key is named {group!r}; {suggest(group, [*PLAN_GROUPS, *ROOT_KEYS])}"
+                f"{setting.where}: no group or key is named {group!r}; {_meant(setting)}"
+                f"valid: {', '.join([*PLAN_GROUPS, *ROOT_KEYS])}"
             )
         if group == "sweep" and below:
             raise InputError(f"{setting.where}: a stored experiment is changed in its file, or by plain overrides")
@@ -164,6 +166,22 @@ def _check_keys(settings: Sequence[Setting]) -> None:
                 f"{setting.where} cannot be swept: all arms answer the same prompts; "
                 "join several prompt sets as workload=a,b or make one run for each"
             )
+
+
+def _meant(setting: Setting) -> str:
+    """A question: which key was probably meant, most often a setting without its group."""
+    found = _ending_in(setting.key)
+    if not found:
+        known = [*PLAN_GROUPS, *ROOT_KEYS]
+        settings = [key.partition(".")[2] for key in all_settings()]
+        near = nearest(setting.group, known) if "." in setting.key else None
+        near = near or nearest(setting.key, [*known, *settings])
+        found = _ending_in(near) if near in settings else [near] if near else []
+    return f"did you mean {' or '.join(found)}? " if found else ""
+
+
+def _ending_in(key: str) -> list[str]:
+    return [each for each in all_settings() if each.endswith(f".{key}")]
 
 
 # ---- the parts that all arms share ----

@@ -83,9 +83,15 @@ def merge(*layers: Iterable[Setting]) -> list[Setting]:
 
 def suggest(word: str, known: Sequence[str]) -> str:
     """A remedy for a word that is not known: the nearest one if there is any, then all of them."""
-    near = get_close_matches(word, known, n=1, cutoff=0.6) or [each for each in known if len(word) > 2 and word in each]
-    hint = f"did you mean {near[0]}? " if near else ""
+    near = nearest(word, known)
+    hint = "" if near is None else f"did you mean {near}? "
     return f"{hint}valid: {', '.join(known) if known else 'none'}"
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """The known word that this one was probably meant to be."""
+    near = get_close_matches(word, known, n=1, cutoff=0.6) or [each for each in known if len(word) > 2 and word in each]
+    return near[0] if near else None
 
 
 def _parse_line(line: str, origin: str, options_of: OptionsOf) -> Setting:

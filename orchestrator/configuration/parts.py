@@ -19,7 +19,14 @@ from yaml import YAMLError  # type: ignore[import-untyped]  # omegaconf's reader
 
 import conf
 from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS, PLAN_GROUPS, register
-from orchestrator.configuration.checks import all_problems, first_line, omegaconf_error, set_value
+from orchestrator.configuration.checks import (
+    all_problems,
+    check_sweep,
+    engines_with,
+    first_line,
+    omegaconf_error,
+    set_value,
+)
 from orchestrator.configuration.overrides import COMMAND_LINE, Setting, suggest
 from orchestrator.errors import InputError
 
@@ -157,6 +164,8 @@ class Parts:
         group, option = part
         if not isinstance(node, DictConfig):
             raise InputError(f"{self.file(part)}: holds a list; write one `key: value` a line")
+        if group == "sweep":
+            check_sweep(str(self.file(part)), node)
         schema = self._engine_schema(part, node) if group == "engine" else GROUP_SCHEMAS[group]
         try:
             tree = OmegaConf.create({group: OmegaConf.merge(OmegaConf.structured(schema), node)})
@@ -172,9 +181,15 @@ class Parts:
     def _engine_schema(self, part: Part, node: DictConfig) -> type[Any]:
         """The schema that goes with the engine's class, which has to be one of ours: a worker will import it."""
         target = None if OmegaConf.is_missing(node, "_target_") else node.get("_target_")
+        if target is None:
+            settings = (str(key) for key in node if key != "_target_")
+            base = next(iter(engines_with(*settings)), "mlx_lm")
+            remedy = f"begin with `defaults: [{base}, _self_]` (the engine it changes), or name `_target_`"
+            raise InputError(f"{self.file(part)}: {remedy}")
         if target not in ENGINE_SCHEMAS:
-            problem = "`_target_` is missing" if target is None else f"`_target_: {target}` is no engine"
-            raise InputError(f"{self.file(part)}: {problem}; {suggest(str(target), list(ENGINE_SCHEMAS))}")
+            raise InputError(
+                f"{self.file(part)}: `_target_: {target}` is no engine; {suggest(str(target), list(ENGINE_SCHEMAS))}"
+            )
         return ENGINE_SCHEMAS[target]
 
     def _compose(self, entry: str, lines: list[str]) -> DictConfig:
@@ -186,8 +201,16 @@ class Parts:
                 return compose(entry, lines, return_hydra_config=entry == "interlace_root")
         except YAMLError as error:
             raise InputError(" ".join(str(error).split())) from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"{self._holding(error.object)}: not UTF-8; save the file as UTF-8") from error
         except HydraException as error:
             raise self._composition_error(error) from error
+
+    def _holding(self, content: bytes) -> Path:
+        """The YAML file that was being read, which the error does not name."""
+        patterns = ["*.yaml", *(f"{group}/**/*.yaml" for group in GROUP_SCHEMAS)]
+        files = (file for folder in self._dirs for pattern in patterns for file in folder.glob(pattern))
+        return next((file for file in files if file.is_file() and content in file.read_bytes()), self._dirs[0])
 
     def _composition_error(self, error: HydraException) -> InputError:
         """Hydra's several lines as one: which file, which key, what is valid."""
@@ -196,6 +219,8 @@ class Parts:
         group, _, option = where.partition("/")
         if option in self.options(group):
             where = str(self.file((group, option)))
+            if group == "sweep" and isinstance(node := OmegaConf.load(where), DictConfig):
+                check_sweep(where, node)
         cause = error.__context__  # Hydra raises its own error while it handles omegaconf's
         if not isinstance(cause, OmegaConfBaseException) or group not in GROUP_SCHEMAS:
             return InputError(f"{where}: {first_line(error)}")

@@ -170,6 +170,14 @@ def test_a_control_that_is_no_one_arm_lists_the_arms(wanted: str) -> None:
         (["engin=mlx_lm"], ["'engin'", "did you mean engine?", "control, experiment"]),
         (["engine/x=1"], ["'engine/x=1'", "did you mean engine?"]),
         (["checkpont.bits=4"], ["'checkpont'", "did you mean checkpoint?"]),
+        (["rounds=6"], ["'rounds=6'", "did you mean design.rounds?", "control, experiment"]),
+        (["seed=4"], ["did you mean workload.seed or design.seed?"]),
+        (["max_tokens=8"], ["did you mean workload.max_tokens?"]),
+        (["block_size=2,4"], ["did you mean engine.block_size?"]),
+        (["temperature=0.7"], ["did you mean sampling.temperature?"]),
+        (["temprature=0.7"], ["did you mean sampling.temperature?"]),
+        (["load_s=9"], ["did you mean design.deadlines.load_s?"]),
+        (["deadlines.load_s=9"], ["did you mean design.deadlines.load_s?"]),
         (["design.round=9"], ["'design.round=9'", "did you mean rounds?", "alpha"]),
         (["design.deadlines={lod_s:9}"], ["design.deadlines.lod_s", "did you mean load_s?"]),
         (["engine._target_=os.system"], ["no chosen engine has engine._target_"]),
@@ -217,6 +225,25 @@ def test_a_setting_that_no_chosen_engine_has_lists_what_each_has() -> None:
     assert "did you mean block_size?" in message
     assert "mlx_lm has name, python, environment, prefill_step_size" in message
     assert "mlx_lm_draft has name, python, environment, draft, block_size" in message
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("engine.copy_drafts=true", "engine.copy_drafts; dflash, mtp have it: name one in engine="),
+        ("engine.copy_draft=true", "did you mean copy_drafts? dflash, mtp have it: name one in engine="),
+        ("engine.evidence.kind=x", "engine.evidence.kind; openai_http has it: name one in engine="),
+        ("engine.blok_size=2", "did you mean block_size? mlx_lm_draft, "),
+    ],
+)
+def test_a_setting_of_another_engine_names_the_engines_that_have_it(override: str, hint: str) -> None:
+    message = refusal("engine=mlx_lm", override, QUICK)
+    assert hint in message
+    assert "prefill_step_size" not in message  # what the chosen engine has is no help here
+
+
+def test_a_setting_of_the_chosen_engine_is_found_before_another_engines() -> None:
+    assert "did you mean kv_bits? mlx_lm has name, " in refusal("engine=mlx_lm", "engine.kv_bit=4", QUICK)
 
 
 # ---- the design ----
@@ -388,7 +415,20 @@ def test_the_mac_variants_of_the_descriptions_plan() -> None:
         ("overrides: [sweep=quickstart]", ["cannot name another"]),
         ("overrides: [+x=1]", ["+x=1", "nothing can be added"]),
         ("overides: []", ["sweep.overides", "did you mean overrides?"]),
-        ("overrides: 5", ["sweep.overrides", "a list"]),
+        ("overrides: 5", ["sweep.overrides takes a list: [workload=quick]"]),
+        ("overrides: design=quick", ["sweep.overrides takes a list: [design=quick]"]),
+        ("overrides: {design: quick}", ["sweep.overrides takes a list: [design=quick]"]),
+        ("overrides:\n- design: quick", ["each override in overrides is text: design=quick"]),
+        ("overrides:\n- [design=quick]", ["each override in overrides is text: workload=quick"]),
+        ("arms: engine=mlx_lm", ["sweep.arms takes a list of lists: [[engine=mlx_lm]]"]),
+        ("arms:\n- engine=simulated", ["each entry of arms is a list: `- [engine=simulated]`"]),
+        ("arms:\n- engine: simulated", ["each entry of arms is a list: `- [engine=simulated]`"]),
+        ("arms:\n- engine.block_size=2,4", ['each entry of arms is a list: `- ["engine.block_size=2,4"]`']),
+        ("arms:\n- [engine: simulated]", ["each override in arms is text: engine=simulated"]),
+        (
+            "defaults: [/schema/sweep@_here_, _self_]\narms:\n- engine=simulated",
+            ["each entry of arms is a list: `- [engine=simulated]`"],
+        ),
     ],
 )
 def test_a_broken_sweep_names_its_file(tmp_path: Path, text: str, parts: list[str]) -> None:

@@ -131,13 +131,15 @@ def test_references_within_a_group_are_resolved_and_others_refused(
         ),
         ("checkpoint/mine", "defaults: [nothing, _self_]\nsource: hub", ["nothing"]),
         ("design/mine", "defaults: [/schema/design@_here_, _self_]\ndeadlines: {lod_s: 3}", ["did you mean load_s?"]),
-        ("engine/mine", "block_size: 4", ["`_target_` is missing", "workers.engines.mlx_lm.MlxLm"]),
+        ("engine/mine", "block_size: 4", ["begin with `defaults: [mlx_lm_draft, _self_]`", "or name `_target_`"]),
+        ("engine/mine", "kv_bits: 4", ["begin with `defaults: [mlx_lm, _self_]`"]),
+        ("engine/mine", "4: 4", ["begin with `defaults: [mlx_lm, _self_]`"]),
         (
             "engine/mine",
             "defaults: [/schema/engine/mlx_lm@_here_, _self_]\n_target_: os.system",
             ["`_target_: os.system` is no engine"],
         ),
-        ("engine/mine", "defaults: [/schema/engine/mlx_lm@_here_, _self_]\nkv_bits: 4", ["`_target_` is missing"]),
+        ("engine/mine", "defaults: [/schema/engine/mlx_lm@_here_, _self_]\nkv_bits: 4", ["or name `_target_`"]),
         ("engine/mine", "_target_: os.system", ["`_target_: os.system` is no engine", "workers.engines.mlx_lm.MlxLm"]),
         (
             "engine/mine",
@@ -145,6 +147,7 @@ def test_references_within_a_group_are_resolved_and_others_refused(
             ["engine.blocksize", "did you mean block_size?"],
         ),
         ("engine/mine", "defaults: [mlx_lm, _self_]\nblock_size: 4", ["engine.block_size", "prefix_cache"]),
+        ("design/mine", "alpha: null", ["design.alpha takes a number, not null"]),
         ("design/mine", "rounds: 0", ["design.rounds is 0", "from 1 to"]),
         ("design/mine", "deadlines: {lod_s: 3}", ["design.deadlines.lod_s", "did you mean load_s?"]),
         ("design/mine", "metric: speed", ["design.metric", "ttft_s"]),
@@ -160,6 +163,27 @@ def test_a_mistake_in_a_file_names_the_file_the_key_and_what_is_valid(
     message = refusal(f"{group}={option}", *([] if group == "workload" else [QUICK]), config_dir=tmp_path)
     for part in [*parts, "mine"]:
         assert part in message
+
+
+def test_an_engine_without_a_class_hears_no_list_of_classes(tmp_path: Path) -> None:
+    write(tmp_path, "engine/mine.yaml", "block_size: 4")
+    assert "workers.engines" not in refusal("engine=mine", QUICK, config_dir=tmp_path)
+
+
+def test_what_a_value_was_not_is_said_only_where_it_is_known(tmp_path: Path) -> None:
+    write(tmp_path, "sampling/mine.yaml", "template_options: 5")
+    message = refusal("sampling=mine", QUICK, config_dir=tmp_path)
+    assert message.endswith("sampling.template_options takes settings: {key: value}")
+
+
+@pytest.mark.parametrize("file", ["checkpoint/mine.yaml", "checkpoint/base.yaml", "config.yaml"])
+def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path, file: str) -> None:
+    write(tmp_path, "checkpoint/mine.yaml", "defaults: [base, _self_]\nbits: 4")
+    write(tmp_path, "checkpoint/base.yaml", "source: dummy\nshape: tiny")
+    (tmp_path / "checkpoint/another.yaml").write_bytes("# thé".encode("latin-1"))  # not asked for, not named
+    (tmp_path / file).write_bytes(b"#\n" * 9000 + "# café\nsource: dummy\n".encode("latin-1"))
+    message = refusal("checkpoint=mine", QUICK, config_dir=tmp_path)
+    assert message == f"{tmp_path / file}: not UTF-8; save the file as UTF-8"
 
 
 def test_a_folder_that_is_none_or_holds_no_group_is_refused(tmp_path: Path) -> None:
