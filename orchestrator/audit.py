@@ -60,7 +60,8 @@ class _Run:
     """What all comparisons of an audit share."""
 
     control: str
-    treatments: tuple[str, ...]
+    treatments: tuple[str, ...]  # those with trials: a family
+    never_ran: tuple[str, ...]
     metric: str
     alpha: float
     margin: float
@@ -102,6 +103,7 @@ def audit(
     margin: float = 0.02,
     seed: int = 0,
     inference: Inference = "fixed",
+    arms: Sequence[str] = (),
 ) -> AuditResult:
     """Judge a run whose rounds were drawn at random.
 
@@ -114,19 +116,22 @@ def audit(
         seed: of the exchanges drawn where there are too many to take all.
         inference: "anytime" when the run's design lets it end as soon as it is decided: intervals and p-values then
             hold at any time of stopping, at the price of some width.
+        arms: the planned ones, where they are known: one without a trial is a comparison like any other.
 
     Raises:
         ValueError: a column is missing, the metric is unknown, or the control is no arm of the run.
     """
     measured = measured_rows(trials, metric)
-    arms = arms_in_order(trials)
-    if control not in arms:
-        raise ValueError(f"control {control!r}: no such arm in the run; it has {arms}")
+    ran = arms_in_order(trials)
+    never_ran = [arm for arm in arms if arm not in ran]
+    if control not in (*ran, *never_ran):
+        raise ValueError(f"control {control!r}: no such arm in the run; it has {ran}")
     usable = Usable.read(measured)
     drift, drift_reason = run_drift(trials, control=control, metric=metric)
     run = _Run(
         control=control,
-        treatments=tuple(arm for arm in arms if arm != control),
+        treatments=tuple(arm for arm in ran if arm != control),
+        never_ran=tuple(arm for arm in never_ran if arm != control),
         metric=metric,
         alpha=alpha,
         margin=margin,
@@ -135,7 +140,7 @@ def audit(
         evidence=EvidenceTable.read(measured),
         differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
         carry_over=carry_over(usable.trials(ALL), control=control, seed=seed),
-        notes={arm: (*_left_out(measured, arm), *_hot_starts(measured, arm)) for arm in arms},
+        notes={arm: (*_left_out(measured, arm), *_hot_starts(measured, arm)) for arm in (*ran, *never_ran)},
         replays=_replays(trials),
         drift=drift,
         drift_reason=drift_reason,
@@ -143,7 +148,9 @@ def audit(
     scoped = [_scoped(usable, scope, run) for scope in scopes_of(measured)]
     pairs = list(zip(scoped, _with_excluded(measured, run, scoped), strict=True))
     comparisons = tuple(
-        _compare(run, one, with_excluded, treatment) for treatment in run.treatments for one, with_excluded in pairs
+        _compare(run, one, with_excluded, treatment)
+        for treatment in (*run.treatments, *run.never_ran)
+        for one, with_excluded in pairs
     )
     return _result(run, measured, scoped, comparisons, _waits(trials, run))
 
@@ -197,7 +204,7 @@ def _result(
             [_best(run, one) for one in scoped], parts, waits=[each for each in waits.best if each.turn]
         ),
         carry_over=run.carry_over,
-        arms=arm_summaries(measured, [run.control, AA_LABEL, *run.treatments]),
+        arms=arm_summaries(measured, [run.control, AA_LABEL, *run.treatments, *run.never_ran]),
         drift=run.drift,
         drift_reason=run.drift_reason,
         summary=summarise(comparisons, run.drift, run.metric),
@@ -235,7 +242,7 @@ def run_drift(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[float
 
 def _scoped(usable: Usable, scope: Scope, run: _Run) -> _Scoped:
     used = usable.trials(scope)
-    effects = {label: _effect(used, label, run) for label in (AA_LABEL, *run.treatments)}
+    effects = {label: _effect(used, label, run) for label in (AA_LABEL, *run.treatments, *run.never_ran)}
     family: Mapping[str, float] = {}
     if len(run.treatments) > 1 and run.inference == "anytime":
         family = adjusted({arm: effect.p_value for arm in run.treatments if (effect := effects[arm])})
@@ -297,6 +304,8 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
     ran = run.evidence.engagement(treatment, scope)
     control_ran = run.evidence.engagement(run.control, scope)
     verdict, reasons = decide(_case(run, one, treatment))
+    if verdict == "underpowered" and effect is None:
+        reasons = (Reason(code="too_few_rounds", text="no complete round yet"),)
     notes = (*_differences(run, one, treatment).harmless, *ran.notes, *control_ran.notes)
     notes = (*notes, *_carry_over_note(run, reasons))
     if scope == ALL:

@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 a verdict that `--fail-on` names; 2 bad input; 3 run incom
 refused; 130 interrupted.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +48,36 @@ def _db(command: Command) -> Command:
     )(command)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog="Documentation: README.md and docs/.")
+_EPILOG = """Exit codes: 0 done, 1 a verdict that --fail-on names, 2 bad input, 3 run
+unfinished, 4 machine not fit now, 130 interrupted. Documentation: README.md and docs/."""
+
+
+class _Commands(click.Group):
+    """Ends a command with 0 when whoever read its output has had enough: click's own 1 would look like a verdict."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            code = super().invoke(context)
+        except BrokenPipeError as error:
+            if not _reader_is_gone():
+                raise RuntimeError(f"a pipe broke: {error}") from error  # a child's: no end to be quiet about
+            code = 0
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:  # what is left goes nowhere, else the interpreter complains at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code
+
+
+def _reader_is_gone() -> bool:
+    import select
+
+    looking = select.poll()
+    looking.register(sys.stdout.fileno(), 0)  # errors are always told
+    return any(state & (select.POLLERR | select.POLLHUP) for _, state in looking.poll(0))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.version_option(package_name="interlace", message="%(package)s %(version)s")
 def cli() -> None:
     """Which setting is really faster, and could the result be drift?
@@ -98,12 +128,15 @@ def run(overrides: tuple[str, ...], config_dir: str | None, fail_on: tuple[str, 
 
 
 @cli.command()
-@click.argument("run_text", metavar="RUN", default="last")
+@click.argument("run_text", metavar="[RUN]", default="last")
 @_db
 @_fail_on
 @click.option("--quiet", is_flag=True, help="No progress; the audit only.")
 def resume(run_text: str, url: str | None, fail_on: tuple[str, ...], *, quiet: bool) -> int:
-    """Finish an interrupted run. RUN is an id, a unique part of one, or `last`."""
+    """Finish an interrupted run. RUN is an id or a unique part of one.
+
+    Without it, or with `last`: the newest run that was interrupted or failed.
+    """
     from orchestrator.commands.run import resume_run
 
     return resume_run(run_text, url=url, fail_on=fail_on, quiet=quiet)
@@ -445,8 +478,6 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interlace: interrupted", err=True)
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        code = 0  # the reader, `head` for one, has had enough
     except Exception as error:
         code = getattr(error, "exit_code", None)
         if code is None:

@@ -4,7 +4,7 @@
     ├── InputError         2   the user's configuration, file or option; nothing ran
     ├── IncompleteError    3   the run is unfinished and can be resumed
     │   └── StoppedError       it was asked to stop
-    └── RefusedError       4   the environment: memory, orphan, power, database version
+    └── RefusedError       4   the environment: memory, orphan, power, database version, a worker's crash
         └── HeldError          another process measures on this machine, or runs this run
 
 A message says what, where and the remedy, in one line.

@@ -62,6 +62,7 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
         margin=design.margin,
         seed=design.seed,
         inference=inference_of(plan),
+        arms=[arm.name for arm in plan.arms],
     )
 
 
@@ -193,9 +194,8 @@ def run_facts(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def arm_facts(frame: pd.DataFrame) -> dict[str, ArmFacts]:
-    """What distinguishes the arms, from their measured rows."""
-    measured = frame[frame["kind"] == "measured"]
-    return {str(arm): _facts(rows) for arm, rows in measured.groupby("arm", sort=False)}
+    """What distinguishes the arms, from their rows of every kind: a run may have ended before its first round."""
+    return {str(arm): _facts(rows) for arm, rows in frame.groupby("arm", sort=False)}
 
 
 def _facts(rows: pd.DataFrame) -> ArmFacts:

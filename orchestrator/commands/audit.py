@@ -3,24 +3,33 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.commands.opening import EXIT_DONE, EXIT_VERDICT, open_stored, plan_of_run
-from orchestrator.errors import InputError
+import click
+
+from orchestrator.commands.opening import EXIT_DONE, EXIT_VERDICT, measured_run, open_stored
+from orchestrator.errors import IncompleteError, InputError
 from orchestrator.plan import Plan
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
 
+    from orchestrator.audit import AuditResult
+
 
 def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: str, against: str | None) -> int:
-    """`interlace audit`: judge what is stored, now."""
-    from db.frames import resolve_run
+    """`interlace audit`: judge what is stored, now.
+
+    Raises:
+        IncompleteError: nothing is measured; or the run is not finished, and no verdict so far is of `fail_on`.
+    """
+    from db.live import life
 
     database = open_stored(url)
-    run_id = resolve_run(database, run_text)
-    plan = plan_of_run(database, run_id)
+    run_id, plan = measured_run(database, run_text)
     code = audit_and_show(database, plan, run_id, fail_on=fail_on, style=style)
     if against is not None and style == "table":
         _show_claims(database, plan, run_id, against)
+    if fail_on and code == EXIT_DONE and (status := life(database, run_id).status) != "done":
+        raise IncompleteError(f"run {run_id} ({status}): not finished; no verdict so far is one of --fail-on")
     return code
 
 
@@ -41,8 +50,22 @@ def audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Se
         found=found,
         caveats=caveats(database, run_id),
     )
-    verdicts = {one.verdict for one in judged.result.comparisons if one.over_all or one.turn is not None}
-    return EXIT_VERDICT if verdicts & set(fail_on) else EXIT_DONE
+    return _exit_code(judged.result, fail_on)
+
+
+def _exit_code(result: "AuditResult", fail_on: Sequence[str]) -> int:
+    """Whether a verdict is one of those to fail on; then the comparisons that have it are named."""
+    from db.escaping import shown_line
+
+    named = [
+        f"{one.treatment} against {one.control}, {one.scope.words}: {one.verdict}"
+        for one in result.comparisons
+        if (one.over_all or one.turn is not None) and one.verdict in fail_on
+    ]
+    if not named:
+        return EXIT_DONE
+    click.echo(f"interlace: --fail-on: {shown_line('; '.join(named))}", err=True)
+    return EXIT_VERDICT
 
 
 def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) -> None:
@@ -67,17 +90,16 @@ def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) ->
 
 def compare_two(first_text: str, second_text: str, *, url: str | None) -> None:
     """`interlace compare`: two runs, through the control that both held."""
-    from db.frames import resolve_run
     from orchestrator.judging import run_side
     from orchestrator.statistics.compare import compare_runs
     from orchestrator.views.relation_view import print_comparison
     from orchestrator.views.terminal import console
 
     database = open_stored(url)
-    run_ids = [resolve_run(database, text) for text in (first_text, second_text)]
-    if run_ids[0] == run_ids[1]:
+    sides = [measured_run(database, text) for text in (first_text, second_text)]
+    if sides[0][0] == sides[1][0]:
         raise InputError(f"{first_text} and {second_text} are the same run: name two, see `interlace status`")
-    first, second = (run_side(database, plan_of_run(database, run_id), run_id) for run_id in run_ids)
+    first, second = (run_side(database, plan, run_id) for run_id, plan in sides)
     print_comparison(compare_runs(first, second), console())
 
 
@@ -92,7 +114,9 @@ def show_history(*, url: str | None, metric: str, simulated: bool, filters: Mapp
     out = console()
     rows = arm_history(open_stored(url), metric=metric, filters=filters, simulated=simulated)
     if rows.empty:
-        out.print("no finished trials match; see `interlace status`, and --simulated for simulated runs")
+        asked = ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in filters.items() if value is not None)
+        kind = "simulated" if simulated else "real"
+        out.print(f"no finished trials of {kind} runs match {asked}".rstrip() + "; `interlace status` lists the runs")
     for _, series in rows.groupby(list(SERIES), sort=False):
         points = [
             Point(

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.errors import HeldError, IncompleteError, InputError
 from orchestrator.plan import Plan
 
 if TYPE_CHECKING:
@@ -27,6 +28,72 @@ def plan_of_run(database: "Database", run_id: str) -> Plan:
     from orchestrator.running.stored import frozen_plan
 
     return frozen_plan(database, run_id)
+
+
+def measured_run(database: "Database", run_text: str) -> tuple[str, Plan]:
+    """A run to be judged: its id and its plan.
+
+    Raises:
+        RunNotFoundError: none fits, or several.
+        IncompleteError: nothing of it is measured.
+    """
+    from sqlalchemy import exists, select
+
+    from db.models import Trial
+    from db.session import reading
+
+    run_id = named_run(database, run_text)
+    with reading(database) as session:
+        measured = session.scalar(select(exists().where(Trial.run_id == run_id, Trial.kind != "warmup")))
+    if not measured:
+        raise IncompleteError(_why_unmeasured(database, run_id))
+    return run_id, plan_of_run(database, run_id)
+
+
+def _why_unmeasured(database: "Database", run_id: str) -> str:
+    """What became of a run without a trial, and what to do, in one line."""
+    from db import queue
+    from db.escaping import shown_line
+    from db.live import life
+
+    found, entry = life(database, run_id), queue.entry_of(database, run_id)
+    status, note = found.status, found.note
+    if status == "planned" and entry is not None and entry.state == "failed":
+        status, note = entry.state, entry.note  # refused before its first worker started
+    resume = f"`interlace resume {run_id}` goes on with it"
+    words = {
+        "planned": "nothing is measured yet; `interlace work` measures it",
+        "running": f"nothing is measured yet; see `interlace status`; if its process is gone, {resume}",
+        "interrupted": f"nothing is measured yet; {resume}",
+    }.get(status, "nothing was measured")
+    why = f": {shown_line(note)}" if note and status == "failed" else ""
+    return f"run {run_id} ({status}): {words}{why}"
+
+
+def unfinished_run(database: "Database") -> str:
+    """The newest run that was interrupted or failed, or whose process is gone. Loads no pandas.
+
+    Raises:
+        HeldError: there is none, and a process that lives runs one.
+        InputError: there is none.
+    """
+    from sqlalchemy import text
+
+    from db.run_names import LEFT_UNFINISHED, RUNS_SQL
+    from db.session import reading
+    from orchestrator.running.stored import refuse_if_held
+
+    with reading(database) as session:
+        rows = session.execute(text(RUNS_SQL)).all()
+    held: HeldError | None = None
+    for run_id in (str(run_id) for run_id, _, status in rows if status in LEFT_UNFINISHED):
+        try:
+            refuse_if_held(database, run_id)
+        except HeldError as error:
+            held = held or error
+        else:
+            return run_id
+    raise held or InputError("nothing to resume: no run was interrupted or failed; see `interlace status`")
 
 
 def named_run(database: "Database", run_text: str) -> str:

@@ -3,7 +3,7 @@
 import datetime as dt
 from typing import TYPE_CHECKING
 
-from orchestrator.commands.opening import open_stored, optional_path, plan_of_run
+from orchestrator.commands.opening import measured_run, open_stored, optional_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 def report_run(run_text: str, *, url: str | None, output: str, images: str | None, markdown: str | None) -> None:
     """`interlace report`: nothing is run and nothing in the database is changed."""
-    from db.frames import resolve_run
     from orchestrator.report.building import build_report
     from orchestrator.report.loading import load_material
     from orchestrator.report.markdown import render_markdown
@@ -24,8 +23,8 @@ def report_run(run_text: str, *, url: str | None, output: str, images: str | Non
     assert page is not None
     check_targets(page, folder, text)
     database = open_stored(url)
-    run_id = resolve_run(database, run_text)
-    material = load_material(database, plan_of_run(database, run_id), run_id, claims=_claims())
+    run_id, plan = measured_run(database, run_text)
+    material = load_material(database, plan, run_id, claims=_claims())
     report = build_report(material, made_at=dt.datetime.now(dt.UTC))
     write_text(page, render_page(report))
     _say("report", page)

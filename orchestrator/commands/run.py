@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.commands.audit import audit_and_show
-from orchestrator.commands.opening import named_run, open_stored
+from orchestrator.commands.opening import named_run, open_stored, plan_of_run, unfinished_run
 from orchestrator.commands.queue import compose_run, store_run
+from orchestrator.errors import InputError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
@@ -29,16 +30,44 @@ def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequen
 
 
 def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet: bool) -> int:
-    """`interlace resume`: what is stored stays; a round cut short is replayed whole."""
+    """`interlace resume`: what is stored stays; a round cut short is replayed whole.
+
+    Args:
+        run_text: an id, a unique part of one, or `last`: the newest run that was left unfinished.
+    """
+    from db.live import life
+    from db.run_names import LAST
     from orchestrator.overnight.machine_lock import MachineLock
     from orchestrator.running.elsewhere import refuse_from_elsewhere
     from workers.host import read_host
 
     database = open_stored(url)
-    run_id = named_run(database, run_text)
+    run_id = unfinished_run(database) if run_text.strip().lower() == LAST else named_run(database, run_text)
     refuse_from_elsewhere(database, run_id, read_host())
+    status = life(database, run_id).status
+    if status == "planned":
+        _refuse_waiting(database, run_id)
+    if status == "done":
+        return _show_finished(database, run_id, fail_on=fail_on, quiet=quiet)
     with MachineLock("interlace resume") as lock:
         return _execute(database, run_id, lock, fail_on=fail_on, quiet=quiet)
+
+
+def _refuse_waiting(database: "Database", run_id: str) -> None:
+    """A run that never began has its place in the queue."""
+    from db import queue
+
+    entry = queue.entry_of(database, run_id)
+    if entry is not None and entry.state == "waiting":
+        raise InputError(f"run {run_id} (planned): waits in the queue: interlace work")
+
+
+def _show_finished(database: "Database", run_id: str, *, fail_on: Sequence[str], quiet: bool) -> int:
+    from orchestrator.views.terminal import console
+
+    if not quiet:
+        console().print(f"run {run_id} is finished already")
+    return audit_and_show(database, plan_of_run(database, run_id), run_id, fail_on=fail_on, style="table")
 
 
 def _execute(database: "Database", run_id: str, lock: "MachineLock", *, fail_on: Sequence[str], quiet: bool) -> int:

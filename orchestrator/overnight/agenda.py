@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Engine as Database
 
@@ -32,6 +32,7 @@ class Waiting:
     left: int  # of these
     duration: Estimate  # of what is left
     runs: bool = False  # a process that lives is at it
+    ends_at: dt.datetime | None = None  # by the run's own trials so far; None: it does not run, or there are none yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +62,13 @@ def look_ahead(database: Database, entry: Entry) -> Waiting:
     stored = stored_trials(database, entry.run_id)
     units = remainder(schedule, stored.trials, dropped=stored.dropped, replays=plan.gate.replays).units
     left = [trial for unit in units for trial in unit.trials]
+    found = life(database, entry.run_id)
+    runs = entry.run_status == "running" and is_alive(found)
     return Waiting(
         entry=entry,
         plan=plan,
-        runs=entry.run_status == "running" and is_alive(life(database, entry.run_id)),
+        runs=runs,
+        ends_at=own_end(found) if runs else None,
         trials=sum(trial.kind != "warmup" for trial in schedule),
         left=len(left),
         duration=forecast(plan, [*_warm_ups(schedule), *left], measured=known_rates(plan, str(database.url.database))),
@@ -76,6 +80,14 @@ def is_alive(found: Life) -> bool:
     if found.status != "running" or found.runner_pid is None or found.runner_started_at is None:
         return False
     return holds(Lease(pid=found.runner_pid, process_started_at=found.runner_started_at, boot_id=found.boot_id))
+
+
+def own_end(found: Life) -> dt.datetime | None:
+    """When a run's trials end, by those so far; None: not known, or all are done."""
+    current = found.current or {}
+    if not current.get("ends_at") or current.get("done") == current.get("total"):
+        return None
+    return dt.datetime.fromisoformat(current["ends_at"])
 
 
 def _warm_ups(schedule: Sequence[ScheduledTrial]) -> list[ScheduledTrial]:
@@ -90,6 +102,9 @@ def agenda(waiting: Sequence[Waiting], *, now: dt.datetime) -> list[Slot]:
 def _slots(waiting: Sequence[Waiting], now: dt.datetime) -> Iterator[Slot]:
     at: dt.datetime | None = now
     for each in waiting:
+        if each.ends_at is not None:  # what the run knows of itself goes before any forecast
+            left_s = max(0.0, (each.ends_at - now).total_seconds())
+            each = replace(each, duration=Estimate(duration_s=left_s, assumption="by its trials so far"))
         seconds = each.duration.duration_s
         ends_at = None if at is None or seconds is None else at + dt.timedelta(seconds=seconds)
         yield Slot(waiting=each, starts_at=at, ends_at=ends_at)

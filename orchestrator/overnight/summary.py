@@ -42,7 +42,8 @@ def markdown(summary: Summary) -> str:
 def _lines(summary: Summary) -> Iterator[str]:
     yield f"# {in_markdown(summary.headline)}"
     yield ""
-    yield f"From {_local(summary.began_at)} to {_local(summary.ended_at)}; it ended because {in_markdown(summary.why)}."
+    times = f"From {_local(summary.began_at)} to {_local(summary.ended_at)} ({in_markdown(_zone(summary))})"
+    yield f"{times}; it ended because {in_markdown(summary.why)}."
     for run in summary.runs:
         yield ""
         yield f"## {in_markdown(run.experiment)}: {_STATES[run.state]}"
@@ -61,6 +62,8 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield ""
     yield f"Database: {in_markdown(summary.database)}."
     yield "What waits: `interlace queue list`; the next `interlace work` goes on."
+    if failed := [f"`interlace resume {run.run_id}`" for run in summary.runs if run.state == "failed"]:
+        yield f"What failed waits no longer; once it is mended: {', '.join(failed)}."
 
 
 _STATES = {"done": "done", "failed": "failed", "waiting": "not finished, goes on in its place"}
@@ -68,6 +71,12 @@ _STATES = {"done": "done", "failed": "failed", "waiting": "not finished, goes on
 
 def _local(moment: dt.datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M}"
+
+
+def _zone(summary: Summary) -> str:
+    """The zone of all times in the file; two names in a night in which the clocks are set."""
+    ends = (summary.began_at.astimezone(), summary.ended_at.astimezone())
+    return ", then ".join(dict.fromkeys(f"{moment:%Z}" for moment in ends))
 
 
 def write_summary(summary: Summary, database: Path) -> Path:

@@ -1,5 +1,6 @@
 """The worker processes of a run: one an arm, resident or swapped. Knows nothing of rounds or results."""
 
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -175,9 +176,14 @@ class Crew:
             self.note(f"{arm}: ended, and yet somebody answers on ports {report.open_ports} of its servers")
         elif (words := self._hang(report)) is not None:
             self.note(f"{arm}: {words}")
-        elif report.signals:
+        elif report.signals and not _ended_in_a_request(report):
             self.note(f"{arm}: left processes behind, ended by {report.signals[-1]}")
         return report
+
+
+def _ended_in_a_request(report: StopReport) -> bool:
+    """A busy worker is not asked to stop: the first signal is its end, and says nothing of processes left behind."""
+    return report.signals == (signal.SIGTERM.name,) and report.returncode == -signal.SIGTERM
 
 
 def _file_name(arm: str) -> str:

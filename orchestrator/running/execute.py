@@ -13,7 +13,7 @@ from types import FrameType
 
 from db.errors import StorageError
 from db.escaping import shown_line
-from orchestrator.errors import HeldError, IncompleteError, InputError
+from orchestrator.errors import HeldError, IncompleteError, InputError, RefusedError
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
 from orchestrator.running.crew import Crew
@@ -80,7 +80,7 @@ def carry_out(
     except InputError as error:
         _leave(recorder, "failed", note=str(error))
         raise
-    except IncompleteError as error:
+    except (IncompleteError, RefusedError) as error:
         _leave(recorder, "interrupted", note=str(error))
         raise
     except Exception as error:

@@ -103,8 +103,9 @@ def beside(
     found: list[Beside] = []
     for claim in claims:
         if claim.factors == (DRIFT,):
-            control = arms[result.control]
-            found += _drift_beside(result, claim, dict(conditions) | _arm_conditions(control, control))
+            control = arms.get(result.control)
+            own = {} if control is None else _arm_conditions(control, control)
+            found += _drift_beside(result, claim, dict(conditions) | own)
             continue
         for one in result.comparisons:
             if (pair := _pair(claim, one, arms, conditions)) is not None:

@@ -1,8 +1,8 @@
 """Who measures, and the list of runs, on the terminal."""
 
 import datetime as dt
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INTERRUPTED = "interrupted"
+FAILED = "failed"
 
 
 def print_at(holder: Holder | None, running: Life | None, out: Console, *, now: dt.datetime) -> None:
@@ -43,18 +44,34 @@ def print_status(runs: "pd.DataFrame", out: Console) -> None:
     if runs.empty:
         out.print("no runs yet: start one with `interlace run`, see `interlace run --help`")
         return
-    made = table("run", "experiment", "state", "trials", "started (UTC)", right=("trials",))
-    states = [_state(row) for row in runs.to_dict("records")]
-    for row, state in zip(runs.to_dict("records"), states, strict=True):
-        started = row["created_at"].strftime("%Y-%m-%d %H:%M")
-        made.add_row(row["run_id"][-12:], Text(row["experiment"]), state, str(row["trials"]), started)
+    made = table("run", "experiment", "state", "trials", "started", right=("trials",))
+    rows = runs.to_dict("records")
+    states = [_state(row) for row in rows]
+    for row, state in zip(rows, states, strict=True):
+        started = f"{row['created_at'].to_pydatetime().astimezone():%Y-%m-%d %H:%M}"  # local, as all times here
+        made.add_row(_short(row), Text(row["experiment"]), state, str(row["trials"]), started)
     out.print(made)
     out.print("any unique part of a run's id names it; so does `last`")
     if INTERRUPTED in states:
-        out.print("what was interrupted goes on with `interlace work` if it was queued, or `interlace resume RUN`")
+        _print_why(rows[states.index(INTERRUPTED)], out)
+        out.print("what was interrupted goes on with `interlace work`, or `interlace resume RUN`")
+    if FAILED in states:
+        failed = rows[states.index(FAILED)]
+        _print_why(failed, out)
+        out.print(f"mend that, then go on with `interlace resume {_short(failed)}`")
 
 
-def _state(row: dict[object, object]) -> str:
+def _short(row: Mapping[Any, object]) -> str:
+    return str(row["run_id"])[-12:]
+
+
+def _print_why(row: Mapping[Any, object], out: Console) -> None:
+    """What ended a run, where it could be stored."""
+    if isinstance(note := row["note"], str):
+        out.print(Text(f"{_short(row)}: {note}"))
+
+
+def _state(row: Mapping[Any, object]) -> str:
     status = str(row["status"])
     pid, started_at = row["runner_pid"], row["runner_started_at"]
     if status != "running" or not isinstance(pid, int) or not isinstance(started_at, float):

@@ -3,6 +3,7 @@
 Only formatting happens here; units are in the values' names everywhere else.
 """
 
+import os
 import re
 import time
 from collections.abc import Iterable
@@ -37,6 +38,12 @@ class _Terminal(Console):
 
     def render_str(self, text: str, **settings: Any) -> Text:
         return super().render_str(shown(text), **settings)
+
+    def on_broken_pipe(self) -> None:
+        """Whoever read it has had enough, as `head` has: what was asked for goes on unheard, a run above all."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())  # what waits in its buffer goes there too
+        os.close(nowhere)
 
 
 def _shown(text: Text) -> Text:
@@ -87,7 +94,8 @@ class ProgressObserver(SilentObserver):
         self._bar.stop()
 
     def preflight(self, arm: str, problem: str | None) -> None:
-        mark, words = ("✓", "ready") if problem is None else ("✗", problem)
+        """A problem's kind alone: the details come with what follows of it."""
+        mark, words = ("✓", "ready") if problem is None else ("✗", problem.partition(":")[0])
         self._say(f"preflight  {mark} {arm}: {words}")
 
     def started(self, left: Remainder) -> None:

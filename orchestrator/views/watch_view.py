@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from db.live import Life, Problem
+from orchestrator.overnight.agenda import own_end
 from orchestrator.overnight.clock_times import spoken
 from orchestrator.planning.estimate import about
 
@@ -54,10 +55,9 @@ def at_line(life: Life, *, now: dt.datetime) -> str:
         parts.append(f"attempt {current['attempt'] + 1}")
     if current.get("total"):
         parts.append(f"{current['done']} of {current['total']} trials")
-    if current.get("ends_at") and current.get("done") != current.get("total"):  # the estimate is of the trials
-        ends_at = dt.datetime.fromisoformat(current["ends_at"])
+    if (ends_at := own_end(life)) is not None:
         left_s = max(0.0, (ends_at - now).total_seconds())
-        parts.append(f"{about(left_s)} left, ends about {spoken(ends_at, now=now)}")
+        parts.append(f"{about(left_s)} left, ends about {spoken(max(ends_at, now), now=now)}")
     return "; ".join(parts)
 
 

@@ -268,6 +268,25 @@ def test_a_run_without_measured_trials_is_underpowered(frame: pd.DataFrame) -> N
     assert result.comparisons[0].rounds == 0
 
 
+def test_a_planned_arm_that_never_ran_is_a_comparison_without_a_round(frame: pd.DataFrame) -> None:
+    planned = [*dict.fromkeys(frame["arm"]), "absent"]
+    result = judged(frame, arms=planned)
+    absent = [one for one in result.comparisons if one.treatment == "absent"]
+    assert {one.verdict for one in absent} == {"underpowered"}
+    assert {(one.ratio, one.rounds) for one in absent} == {(None, 0)}
+    assert "absent against plain: underpowered; no complete round yet" in result.summary
+    assert [one.trials for one in result.arms if one.label == "absent" and one.prompt_class is None] == [0]
+    others = tuple(one for one in result.comparisons if one.treatment != "absent")
+    assert others == judged(frame).comparisons  # nor does it change what is said of the others
+
+
+def test_a_run_that_ended_before_its_first_round_compares_all_it_planned(frame: pd.DataFrame) -> None:
+    result = judged(frame[frame["kind"] == "bracket"], arms=["plain", "draft"])
+    (one,) = result.comparisons
+    assert (one.treatment, one.verdict) == ("draft", "underpowered")
+    assert one.reasons[0].text == "no complete round yet"
+
+
 def test_what_is_no_run_is_refused(frame: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match="control 'absent': no such arm"):
         audit(frame, control="absent", metric="end_to_end_tps")

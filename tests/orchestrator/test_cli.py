@@ -77,7 +77,9 @@ def test_run_then_query_then_audit(shell: Shell) -> None:
 
 def test_fail_on_turns_a_verdict_into_an_exit_code(shell: Shell) -> None:
     arguments = ["run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=8", "--quiet"]
-    shell(*arguments, "--fail-on", "supported", code=1)
+    line = one_line(shell(*arguments, "--fail-on", "supported", code=1))
+    assert "effect=1.2 against effect=1" in line
+    assert line.endswith("over all: supported")
     shell("audit", "last", "--fail-on", "not_engaged", "--fail-on", "confounded")
 
 
@@ -207,6 +209,120 @@ def test_ctrl_c_says_how_to_go_on(shell: Shell) -> None:
     assert "interrupted" in shell("status").stdout
     shell("resume", "--quiet")
     assert "done" in shell("status").stdout
+
+
+TWO_ARMS = [*SIMULATED, "engine.effect=1.0,1.1", "design.rounds=6"]
+
+
+def change(shell: Shell, *statements: str) -> None:
+    """Makes of the stored runs what a crash, an interrupt or a refusal leaves."""
+    connection = sqlite3.connect(shell.db)
+    with connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+JUDGING = [
+    ["audit", "last"],
+    ["audit", "last", "--against", "claims"],
+    ["audit", "last", "--format", "json"],
+    ["report", "last", "-o", "page.html"],
+    ["compare", "last", "0"],
+]
+
+
+@pytest.mark.parametrize("arguments", JUDGING, ids=" ".join)
+def test_a_run_of_which_nothing_is_measured_is_one_line(shell: Shell, arguments: list[str]) -> None:
+    shell("queue", "add", *TWO_ARMS)
+    line = one_line(shell(*arguments, code=3))
+    assert "(planned): nothing is measured yet; `interlace work` measures it" in line
+    assert not (shell.folder / "page.html").exists()
+
+
+def test_why_nothing_is_measured_is_said_by_status(shell: Shell) -> None:
+    shell("queue", "add", *TWO_ARMS)
+    change(shell, "UPDATE run SET status = 'interrupted'")
+    assert "nothing is measured yet; `interlace resume " in one_line(shell("audit", code=3))
+    change(shell, "UPDATE run SET status = 'failed', note = 'no such' || char(10) || 'file'")
+    assert "(failed): nothing was measured: no such" in one_line(shell("audit", code=3))
+    change(
+        shell,
+        "UPDATE run SET status = 'planned', note = NULL",
+        "UPDATE queue_entry SET state = 'failed', note = 'weights gone'",
+    )
+    assert "(failed): nothing was measured: weights gone" in one_line(shell("audit", code=3))
+    change(shell, "UPDATE run SET status = 'planned'", "UPDATE queue_entry SET state = 'waiting'")
+    shell("queue", "cancel", str(shell.ask("SELECT id FROM run")[0]["id"]))
+    assert "(cancelled): nothing was measured" in one_line(shell("audit", code=3))
+
+
+def test_an_unfinished_run_has_all_its_arms_and_passes_no_check(shell: Shell) -> None:
+    shell("run", *TWO_ARMS, "--quiet")
+    change(shell, "UPDATE run SET status = 'interrupted'", "DELETE FROM trial WHERE kind <> 'bracket'")
+    said = " ".join(shell("audit").stdout.split())
+    assert "effect=1.1 against effect=1: no complete round yet" in said
+    assert "Nothing to compare" not in said
+    assert "(interrupted): not finished" in one_line(shell("audit", "--fail-on", "supported", code=3))
+    assert "underpowered" in one_line(shell("audit", "--fail-on", "underpowered", code=1))
+    shell("report", "-o", "page.html")
+    shell("audit", "--against", "claims")
+
+
+def test_resume_takes_what_was_left_unfinished(shell: Shell) -> None:
+    shell("run", *TWO_ARMS, "--quiet")
+    (first,) = [str(row["id"]) for row in shell.ask("SELECT id FROM run")]
+    assert "nothing to resume" in one_line(shell("resume", code=2))
+    assert f"run {first} is finished already" in shell("resume", first).stdout
+    change(shell, "UPDATE run SET status = 'interrupted', note = 'interrupted by hand'")
+    shell("run", *TWO_ARMS, "--quiet")
+    shell("queue", "add", *TWO_ARMS)
+    shell("resume", "last", "--quiet")
+    states = shell.ask("SELECT id, status FROM run ORDER BY created_at, id")
+    assert (states[0]["id"], [row["status"] for row in states]) == (first, ["done", "done", "planned"])
+    line = one_line(shell("resume", str(states[2]["id"]), code=2))
+    assert "waits in the queue: interlace work" in line
+    assert "resume [OPTIONS] [RUN]" in shell("resume", "--help").stdout
+
+
+def unread(shell: Shell, *arguments: str) -> tuple[int, str]:
+    """The exit code and the errors of a command whose reader is gone before it says anything."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*INTERLACE, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, env=shell.env, cwd=shell.folder
+    )
+    os.close(writer)
+    return done.returncode, done.stderr
+
+
+def test_a_run_goes_on_when_nobody_reads_it(shell: Shell) -> None:
+    assert unread(shell, "run", *TWO_ARMS) == (0, "")
+    assert shell.ask("SELECT status FROM run") == [{"status": "done"}]
+    change(shell, "UPDATE run SET status = 'interrupted'")
+    assert unread(shell, "resume") == (0, "")
+    assert shell.ask("SELECT status FROM run") == [{"status": "done"}]
+
+
+def test_a_reader_that_has_had_enough_is_no_verdict(shell: Shell) -> None:
+    shell("run", *TWO_ARMS, "--quiet")
+    for style in ("table", "json", "markdown"):
+        assert unread(shell, "audit", "--format", style) == (0, "")
+    assert unread(shell, "status") == (0, "")
+    assert unread(shell, "query", "SELECT * FROM trial_flat", "--format", "csv") == (0, "")
+    assert unread(shell, "audit", "--fail-on", "supported")[0] == 1  # a verdict is one, read or not
+
+
+def test_a_childs_broken_pipe_is_no_quiet_end(shell: Shell) -> None:
+    code = (
+        "import errno, sys; from orchestrator import cli; from orchestrator.commands import database\n"
+        "def broken(**_): raise BrokenPipeError(errno.EPIPE, 'of a child')\n"
+        "database.database_path = broken; sys.argv = ['interlace', 'db', 'path']; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=shell.env, check=False)
+    assert done.returncode == 1
+    assert "a pipe broke" in done.stderr
 
 
 def test_a_live_run_is_not_run_twice(shell: Shell) -> None:

@@ -9,8 +9,9 @@ from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
-from db.frames import verdicts
+from db.frames import trials, verdicts
 from db.session import open_database, reading, transaction
+from orchestrator.errors import StoppedError
 from orchestrator.jsonable import bounded
 from orchestrator.judging import host_noise, judge_run
 from orchestrator.plan import Plan
@@ -45,6 +46,19 @@ def test_what_is_stored_is_what_was_judged(finished: tuple[Database, Plan, str])
     assert first["method_version"] == judged.result.method_version
     assert first["inference"] == "fixed"
     assert json.loads(first["best"]) == bounded([asdict(each) for each in judged.result.best])
+
+
+def test_planned_arms_are_judged_before_they_ran(tmp_path: Path) -> None:
+    database = open_database(f"sqlite:///{tmp_path / 'begun.db'}")
+    planned = plan(arm("a"), arm("b", effect=1.1), rounds=8, warmups=0)
+    recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
+    stops = iter((False, True))  # after the control run before the rounds
+    with pytest.raises(StoppedError):
+        run_recorded(recorder, observer=SilentObserver(), should_stop=lambda: next(stops))
+    assert set(trials(database, recorder.run_id)["arm"]) == {"a"}
+    (one,) = judge_run(database, planned, recorder.run_id).result.comparisons
+    assert (one.treatment, one.verdict, one.rounds) == ("b", "underpowered", 0)
+    assert list(verdicts(database, recorder.run_id)["treatment"]) == ["b"]
 
 
 def test_two_factors_are_stored_with_their_composition(finished: tuple[Database, Plan, str]) -> None:

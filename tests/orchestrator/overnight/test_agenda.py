@@ -55,6 +55,21 @@ def test_what_runs_already_comes_first_whatever_its_place() -> None:
     assert first.ends_at == second.starts_at == NOW + dt.timedelta(hours=1.5)
 
 
+def test_what_a_run_knows_of_its_own_end_goes_before_any_forecast() -> None:
+    """`takes`, its end, all that follow and the total are by the run's own trials so far."""
+    own = NOW + dt.timedelta(hours=4)
+    running = replace(waiting("b", 3), runs=True, ends_at=own)
+    slots = agenda([waiting("a", 2), running], now=NOW)
+    assert [slot.ends_at for slot in slots] == [own, own + dt.timedelta(hours=2)]
+    assert slots[0].waiting.duration.duration_s == 4 * 3600
+    assert total_line(slots, now=NOW) == "2 runs, about 6 h: ends about 04:00"
+
+
+def test_a_run_past_its_own_end_has_nothing_left() -> None:
+    late = replace(waiting("b", 3), runs=True, ends_at=NOW - dt.timedelta(hours=1))
+    assert [slot.ends_at for slot in agenda([late], now=NOW)] == [NOW]
+
+
 def test_after_a_run_of_unknown_length_no_time_is_promised() -> None:
     slots = agenda([waiting("a", 2), waiting("b", None), waiting("c", 1)], now=NOW)
     assert [slot.ends_at is None for slot in slots] == [False, True, True]

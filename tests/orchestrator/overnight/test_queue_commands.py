@@ -1,14 +1,15 @@
 """`queue`, `work`, `run` and `status` as they are typed: words, order, exit codes."""
 
 import datetime as dt
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine as Database
 
-from db import queue
-from db.session import open_database
+from db import models, queue
+from db.session import open_database, transaction
 from orchestrator.cli import cli
 from orchestrator.errors import HeldError
 from orchestrator.overnight.entry_run import run_entry
@@ -20,7 +21,9 @@ from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import ArmWeights
 from tests.orchestrator.overnight.nights import TWO, queued, small
 from tests.orchestrator.overnight.test_machine_lock import other as other_process
+from tests.orchestrator.plans import arm
 from workers.host import read_host
+from workers.identity import current_lease
 
 other = other_process
 SIMULATED = ("engine=simulated", "checkpoint=simulated", "workload=quick", "engine.effect=1.0,1.2", "design.rounds=6")
@@ -59,8 +62,6 @@ def test_a_run_waits_with_its_plan_frozen_until_work_runs_it(database: Database,
 
 
 def test_what_failed_makes_the_night_end_with_3(database: Database, tmp_path: Path) -> None:
-    from tests.orchestrator.plans import arm
-
     queued(database, small(arm("a", fault="load_error"), arm("b")), tmp_path)
     queued(database, small(*TWO), tmp_path)
     code, said = typed("work", "--quiet")
@@ -117,6 +118,56 @@ def test_a_measured_run_does_not_start_beside_another(database: Database, tmp_pa
     assert "interlace queue add" in said
     _, said = typed("status")
     assert "this machine is measuring: process" in said
+
+
+def test_status_says_one_end_of_what_runs_in_the_zone_of_all_its_times(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = queued(database, small(*TWO), tmp_path)
+    ends_at = dt.datetime.now(dt.UTC) + dt.timedelta(hours=4, minutes=5)
+    current = {"state": "running", "label": "a", "round": 0, "done": 1, "total": 4, "ends_at": ends_at.isoformat()}
+    lease = current_lease()
+    with transaction(database) as session:
+        run = session.get_one(models.Run, run_id)
+        run.status, run.current, run.created_at = "running", current, dt.datetime(2026, 11, 30, 8, 13, tzinfo=dt.UTC)
+        run.runner_pid, run.runner_started_at, run.boot_id = lease.pid, lease.process_started_at, lease.boot_id
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        _, said = typed("status")
+        ends = f"{ends_at.astimezone():%H:%M}"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert f"about 4 h 5 min left, ends about {ends}" in " ".join(said.split())
+    (row,) = (line for line in said.splitlines() if line.endswith("runs"))
+    assert "4 h 5 min" in row
+    assert ends in row
+    assert f"1 run, about 4 h 5 min: ends about {ends}" in said
+    assert "2026-11-30 03:13" in said
+    assert "UTC" not in said
+
+
+def test_status_says_why_a_run_failed_and_how_it_goes_on(database: Database, tmp_path: Path) -> None:
+    queued(database, small(arm("a", fault="load_error"), arm("b")), tmp_path)
+    newest = queued(database, small(arm("broken", fault="load_error"), arm("b")), tmp_path)
+    typed("work", "--quiet", "--no-preflight")
+    said = " ".join(typed("status")[1].split())
+    assert f"{newest[-12:]}: arm broken failed its preflight: load_failed: " in said
+    assert "arm a failed its preflight" not in said  # the newest one alone
+    assert f"`interlace resume {newest[-12:]}`" in said
+    assert "was interrupted" not in said
+
+
+def test_status_says_why_a_run_was_interrupted_and_how_it_goes_on(database: Database, tmp_path: Path) -> None:
+    run_id = queued(database, small(*TWO), tmp_path)
+    with transaction(database) as session:
+        run = session.get_one(models.Run, run_id)
+        run.status, run.note = "interrupted", "the disk was full"
+    said = " ".join(typed("status")[1].split())
+    assert f"{run_id[-12:]}: the disk was full" in said
+    assert "what was interrupted goes on with `interlace work`, or `interlace resume RUN`" in said
+    assert "mend that" not in said
 
 
 def test_run_is_add_and_work(database: Database) -> None:

@@ -5,6 +5,7 @@ import http.server
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,29 @@ def test_the_file_says_what_ran_what_it_showed_and_where_to_look(tmp_path: Path)
     assert r"- invalid b, round 3: crashed: \*x\*" in text
     assert r"preflight: arm b: not\_engaged." in text
     assert "interlace audit 01a2-7f" in text
+
+
+def test_the_last_line_names_what_failed_and_left_the_queue() -> None:
+    runs = [ended("failed"), ended("done", run_id="01a2-80"), ended("failed", run_id="01a2-81")]
+    last = markdown(replace(SUMMARY, runs=runs)).splitlines()[-1]
+    assert last == (
+        "What failed waits no longer; once it is mended: `interlace resume 01a2-7f`, `interlace resume 01a2-81`."
+    )
+    assert "resume" not in markdown(replace(SUMMARY, runs=runs[1:2]))
+
+
+def test_the_zone_of_the_times_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        text = markdown(SUMMARY)
+        clocks_set = markdown(replace(SUMMARY, began_at=dt.datetime(2026, 11, 1, 4, 0, tzinfo=dt.UTC)))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert "From 2026-11-29 16:40 to 2026-11-30 00:40 (EST); it ended" in text
+    assert text.count("EST") == 1
+    assert "(EDT, then EST); it ended" in clocks_set
 
 
 def test_nothing_that_others_wrote_acts_in_the_file() -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from db.live import Life, Problem
 from orchestrator.overnight import watch as module
+from orchestrator.overnight.clock_times import spoken
 from orchestrator.overnight.entry_run import run_entry
 from orchestrator.overnight.machine_lock import MachineLock
 from orchestrator.overnight.watch import Watch, live_run, watch
@@ -61,6 +62,12 @@ def test_a_line_says_what_the_run_is_at() -> None:
     assert at_line(life_at(waiting), now=NOW).startswith("b: waiting for hot: 1 (for 12 s); round 7")
     assert at_line(life_at({"state": "preflight", "label": "b"}), now=NOW) == "preflight of b"
     assert at_line(life_at(None), now=NOW) == "at nothing yet"
+
+
+def test_no_end_is_foretold_in_the_past() -> None:
+    late = RUNNING | {"ends_at": (NOW - dt.timedelta(hours=1)).isoformat()}
+    now = spoken(NOW, now=NOW)
+    assert at_line(life_at(late), now=NOW).endswith(f"left, ends about {now}")
 
 
 def test_problems_parked_arms_and_silence_are_shown() -> None:

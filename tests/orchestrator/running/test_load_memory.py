@@ -7,12 +7,15 @@ from sqlalchemy import Engine as Database
 
 from db import models
 from db.session import open_database, reading
+from orchestrator.plan import Arm
 from orchestrator.planning.memory import load_note
-from orchestrator.running.crew import Crew
+from orchestrator.running.crew import Crew, Weights
 from orchestrator.running.footprints import Footprints
 from orchestrator.running.outcome import LoadMemory
-from tests.orchestrator.plans import arm, plan
+from tests.orchestrator.plans import DEADLINES, arm, plan
 from tests.orchestrator.running.test_runner import recorder_of, run
+from workers.process import StopReport
+from workers.protocol import Generate, Heartbeat
 
 GB = 10**9
 
@@ -132,6 +135,49 @@ def test_a_swapped_arm_s_memory_has_to_come_back(
     assert crew.memory_reading().value == unreturned_gb * GB
     assert [note.partition(";")[0] for note in notes] == ([] if says is None else [says])
     crew.members.clear()
+
+
+def test_a_worker_that_is_interrupted_in_a_request_left_nothing_behind(tmp_path: Path) -> None:
+    """Ctrl-C during a trial: the signal that ends the worker itself is no news; one that ends what it left is."""
+    endless = arm("a", fault="endless")
+    notes: list[str] = []
+    crew = crew_of_one(endless, tmp_path, notes)
+
+    def interrupt(_: Heartbeat) -> None:
+        raise KeyboardInterrupt
+
+    member = crew.member(endless, on_load=lambda member: None)
+    request = Generate(request_id="1", turns=[[{"role": "user", "content": "go on"}]], max_tokens=4, seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        member.process.generate(request, member.deadlines, interrupt)
+    crew.close()
+    assert notes == []
+
+
+@pytest.mark.parametrize(("returncode", "signals"), [(0, ("SIGTERM",)), (-9, ("SIGTERM", "SIGKILL"))])
+def test_what_a_worker_left_behind_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returncode: int, signals: tuple[str, ...]
+) -> None:
+    notes: list[str] = []
+    crew = crew_of_one(arm("a"), tmp_path, notes)
+    report = StopReport(returncode=returncode, signals=signals, survivors=())
+    monkeypatch.setattr(Crew, "_load", lambda crew, arm: FakeMember())
+    monkeypatch.setattr(FakeMember, "stop", lambda self, teardown_s: report)
+    crew.member(arm("a"), on_load=lambda member: None)
+    crew.close()
+    assert notes == [f"a: left processes behind, ended by {signals[-1]}"]
+
+
+def crew_of_one(chosen: Arm, folder: Path, notes: list[str]) -> Crew:
+    return Crew(
+        run_id="run-1",
+        log_dir=folder,
+        deadlines=DEADLINES,
+        swap=False,
+        weights={chosen.name: Weights(checkpoint=chosen.checkpoint, draft=None)},
+        journal_path=folder / "journal",
+        note=notes.append,
+    )
 
 
 class FakeMember:

@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from db import models
 from db.session import open_database, reading
-from orchestrator.errors import IncompleteError, InputError, StoppedError
-from orchestrator.plan import Plan
+from orchestrator.errors import IncompleteError, InputError, InterlaceError, RefusedError, StoppedError
+from orchestrator.plan import Arm, Plan
 from orchestrator.running.crew import Crew
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
@@ -20,7 +20,7 @@ from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.progress import Unit
 from orchestrator.running.recorder import Recorder
-from tests.orchestrator.plans import DEADLINES, arm, plan, prompt
+from tests.orchestrator.plans import DEADLINES, OPEN_GATE, arm, plan, prompt
 from workers.host import read_host
 
 
@@ -117,6 +117,47 @@ def test_a_silent_fallback_never_starts_a_night(database: Database, tmp_path: Pa
     with pytest.raises(InputError, match="arm fast failed its preflight: not_engaged"):
         run(database, planned, tmp_path)
     assert rows(database, recorder_run_id(database), kind="measured") == []
+
+
+def real(checkpoint: dict[str, str], target: str, **settings: str) -> Arm:
+    engine = {"_target_": f"workers.engines.{target}", "name": "real"} | settings
+    return Arm(name="bad", checkpoint=checkpoint, engine=engine, sampling=arm("bad").sampling, draft=None)
+
+
+NOBODY_ANSWERS = real(
+    {"name": "tiny", "source": "dummy", "shape": "tiny"}, "openai_http.OpenaiHttp", url="http://127.0.0.1:1"
+)
+NO_NETWORK = real({"name": "hub", "source": "hub", "hub_id": "nobody/nothing"}, "mlx_lm.MlxLm")
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "kind"),
+    [
+        (arm("bad", fault="crash"), RefusedError, "crashed"),
+        (arm("bad", fault="oom"), RefusedError, "out_of_memory"),
+        (arm("bad", fault="hang_load"), RefusedError, "hung_load"),
+        (NOBODY_ANSWERS, RefusedError, "generation_failed"),
+        (NO_NETWORK, RefusedError, "checkpoint_missing"),
+        (arm("bad", fault="no such"), InputError, "unsupported_setting"),
+        (arm("bad", fault="load_error"), InputError, "load_failed"),
+    ],
+)
+def test_only_what_the_plan_got_wrong_is_bad_input(
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bad: Arm,
+    error: type[InterlaceError],
+    kind: str,
+) -> None:
+    """What ends a worker on this machine now may not do so later. The message names the arm once."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    load_s = 1.0 if kind == "hung_load" else DEADLINES.load_s
+    planned = replace(plan(bad, arm("b"), deadlines=replace(DEADLINES, load_s=load_s)), gate=OPEN_GATE)
+    with pytest.raises(InterlaceError, match=f"arm bad failed its preflight: {kind}: ") as caught:
+        run(database, planned, tmp_path)
+    assert type(caught.value) is error
+    assert str(caught.value).count("arm bad") == 1
 
 
 def recorder_run_id(database: Database) -> str:

@@ -4,6 +4,8 @@ import contextlib
 import io
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from unittest import mock
 
@@ -77,6 +79,19 @@ def test_a_width_is_kept_whatever_stands_for_a_character() -> None:
     assert out.replace("\n", "") == "⟨U+202E⟩" * 40
 
 
+def test_who_stops_reading_stops_nothing() -> None:
+    """In a process of its own, since its standard output goes to a pipe that nobody reads."""
+    code = (
+        "import sys; from orchestrator.views.terminal import console; out = console();"
+        "[out.print('x' * 4000) for _ in range(3)]; sys.stdout.write('y'); sys.stdout.flush(); sys.exit(7)"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (7, "")
+
+
 def tell(observer: ProgressObserver, text: str) -> None:
     trial = ScheduledTrial(
         sequence=0, kind="measured", round=0, position=0, label=text, arm=text, is_aa=False, prompt_ids=(), seed=0
@@ -95,6 +110,12 @@ def test_a_message_is_one_line_and_forges_none(text: str) -> None:
     lines = printed(lambda out: tell(ProgressObserver(out), text)).splitlines()
     assert [line.split()[0] for line in lines] == ["preflight", "waiting", "invalid", "excluded", "parked", "note"]
     assert lines[-1].rstrip() == f"note     {shown_line(text)}".rstrip()
+
+
+def test_a_preflight_line_says_the_kind_and_leaves_the_details_to_what_follows() -> None:
+    problem = "load_failed: arm fast: engine mlx_lm: no weights"
+    lines = printed(lambda out: ProgressObserver(out).preflight("fast", problem)).splitlines()
+    assert lines == ["preflight  ✗ fast: load_failed"]
 
 
 def test_a_bar_on_a_terminal_shows_a_label_as_it_is() -> None:
