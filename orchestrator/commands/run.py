@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from orchestrator.commands.audit import audit_and_show
 from orchestrator.commands.opening import named_run, open_stored, plan_of_run, unfinished_run
 from orchestrator.commands.queue import compose_run, store_run
-from orchestrator.errors import InputError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
@@ -33,7 +32,8 @@ def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet:
     """`interlace resume`: what is stored stays; a round cut short is replayed whole.
 
     Args:
-        run_text: an id, a unique part of one, or `last`: the newest run that was left unfinished.
+        run_text: an id, a unique part of one, or `last`: the newest run that was left unfinished. One that waits in the
+            queue is begun if it is named.
     """
     from db.live import life
     from db.run_names import LAST
@@ -44,22 +44,10 @@ def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet:
     database = open_stored(url)
     run_id = unfinished_run(database) if run_text.strip().lower() == LAST else named_run(database, run_text)
     refuse_from_elsewhere(database, run_id, read_host())
-    status = life(database, run_id).status
-    if status == "planned":
-        _refuse_waiting(database, run_id)
-    if status == "done":
+    if life(database, run_id).status == "done":
         return _show_finished(database, run_id, fail_on=fail_on, quiet=quiet)
     with MachineLock("interlace resume") as lock:
         return _execute(database, run_id, lock, fail_on=fail_on, quiet=quiet)
-
-
-def _refuse_waiting(database: "Database", run_id: str) -> None:
-    """A run that never began has its place in the queue."""
-    from db import queue
-
-    entry = queue.entry_of(database, run_id)
-    if entry is not None and entry.state == "waiting":
-        raise InputError(f"run {run_id} (planned): waits in the queue: interlace work")
 
 
 def _show_finished(database: "Database", run_id: str, *, fail_on: Sequence[str], quiet: bool) -> int:

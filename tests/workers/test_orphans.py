@@ -94,7 +94,8 @@ def left_behind(folder: Path, *, how: str, without: str = "") -> int:
     ) as run:
         assert run.stdout is not None
         worker = int(run.stdout.readline())
-        while not (folder / "ready.pid").exists():
+        told = folder / "ready.pid"
+        while not (told.exists() and told.read_text()):  # it is there before its words are
             time.sleep(0.01)
         run.kill()
     os.kill(worker, signal.SIGKILL)
