@@ -19,9 +19,14 @@ def held_bytes(pid: int, system: System | None = None) -> int | None:
 
 
 def tree_peak_bytes(pid: int, system: System | None = None) -> int | None:
-    """The most that a process and each of its children has ever held, added up; None: the system tells none."""
-    system = system or LocalSystem()
-    try:
-        return sum(system.peak_footprint_bytes(each) for each in own_pids(pid))
-    except Unreadable:
-        return own_peak_rss_bytes(pid)
+    """The most that a process and each of its children has ever held, added up; None: the system tells none.
+
+    One that has just ended tells nothing, and costs the others nothing.
+    """
+    system, found = system or LocalSystem(), []
+    for each in own_pids(pid):
+        try:
+            found.append(system.peak_footprint_bytes(each))
+        except Unreadable:
+            continue
+    return sum(found) if found else own_peak_rss_bytes(pid)

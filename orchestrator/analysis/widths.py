@@ -226,15 +226,16 @@ def _drafting(members: Sequence[Member]) -> tuple[Callable[[int], float] | None,
     engine = members[0].arm.engine
     if engine in NO_DRAFTING_MODEL:
         return (lambda width: 0.0), ""
-    told = [each for each in members if each.cost.draft_cost.value is not None and each.rounds.proposing]
+    known = [(each.cost.draft_cost.value, each) for each in members if each.rounds.proposing]
+    told = [(share, each) for share, each in known if share is not None]
     if not told:
         return None, ""
-    timed = all(each.cost.independent for each in told)
+    timed = all(each.cost.independent for _, each in told)
     source = ", and the drafter's pass" if timed else ", and what they leave of the rounds for the drafter"
     if engine in PASSES_PER_TOKEN:
-        a_token = float(np.mean([(each.cost.draft_cost.value or 0.0) / each.rounds.drafted.mean() for each in told]))
+        a_token = float(np.mean([share / each.rounds.drafted.mean() for share, each in told]))
         return (lambda width: (width - 1) * a_token), source
-    a_block = float(np.mean([(each.cost.draft_cost.value or 0.0) / (each.rounds.proposing or 1.0) for each in told]))
+    a_block = float(np.mean([share / each.rounds.proposing for share, each in told if each.rounds.proposing]))
     return (lambda width: a_block), source
 
 

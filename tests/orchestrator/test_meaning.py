@@ -4,6 +4,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -60,8 +61,7 @@ def run(planned: Plan, folder: Path) -> Told:
     return Told(database, planned, recorder.run_id)
 
 
-@pytest.fixture(scope="module")
-def article(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def article_plan(**design: Any) -> Plan:
     """Short prompts and a long conversation; the faster decoder has a cache of its own that no second turn finds."""
     conversation = Prompt(
         id="two_turns/0",
@@ -73,7 +73,12 @@ def article(tmp_path_factory: pytest.TempPathFactory) -> Told:
     hot = {"drift": "linear", "drift_size": -0.34, "acceptance": 0.6, "prefill_tps": 500.0}
     arms = (arm("mtp", **hot), arm("dflash", effect=1.37, prefix_cache=False, **hot))
     prompts = (prompt(0), prompt(1, prompt_class="maths"), conversation)
-    return run(plan(*arms, prompts=prompts, rounds=18), tmp_path_factory.mktemp("article"))
+    return plan(*arms, prompts=prompts, rounds=18, **design)
+
+
+@pytest.fixture(scope="module")
+def article(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    return run(article_plan(), tmp_path_factory.mktemp("article"))
 
 
 def test_the_engine_that_wins_short_prompts_and_loses_the_second_turn_is_no_winner(article: Told) -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from orchestrator.audit import AuditResult, Comparison
 from orchestrator.judging import judge, measured_trials
-from orchestrator.plan import Prompt
 from tests.orchestrator.plans import arm, plan, prompt
-from tests.orchestrator.test_meaning import DOCUMENT, Told, run
+from tests.orchestrator.test_meaning import Told, article_plan, run
 
 WAIT = "the wait for the first token of two_turns, turn 2"
 
@@ -18,17 +17,7 @@ WAIT = "the wait for the first token of two_turns, turn 2"
 @pytest.fixture(scope="module")
 def decoding(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """The article's situation, in a run that compares decode rates: these never see a wait."""
-    conversation = Prompt(
-        id="two_turns/0",
-        workload="two_turns",
-        prompt_class="long",
-        turns=(({"role": "user", "content": DOCUMENT},), ({"role": "user", "content": "and what else"},)),
-        max_tokens=16,
-    )
-    hot = {"drift": "linear", "drift_size": -0.34, "acceptance": 0.6, "prefill_tps": 500.0}
-    arms = (arm("mtp", **hot), arm("dflash", effect=1.37, prefix_cache=False, **hot))
-    prompts = (prompt(0), prompt(1, prompt_class="maths"), conversation)
-    return run(plan(*arms, prompts=prompts, rounds=18, metric="decode_tps"), tmp_path_factory.mktemp("decoding"))
+    return run(article_plan(metric="decode_tps"), tmp_path_factory.mktemp("decoding"))
 
 
 def of(result: AuditResult, scope: str) -> Comparison:
