@@ -207,6 +207,7 @@ class DflashServerConfig(EngineConfig):
     verify_mode: str = "dflash"  # adaptive shrinks blocks within a run
     draft_bits: int | None = None  # quantise the draft at load; null: as it is
     draft_group_size: int = 64
+    copy_drafts: bool = True  # it copies from the context where it can; false: the draft proposes at every step
     prefix_cache: bool = True
     prefix_cache_bytes: int | None = None
     max_context: int | None = None

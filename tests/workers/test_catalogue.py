@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.running.evidence import judge
 from workers.catalogue import signs
-from workers.catalogue.match import Seen, figures, find, judge_request, lookup, parse_prometheus
+from workers.catalogue.match import Seen, copies, figures, find, judge_request, lookup, parse_prometheus
 from workers.catalogue.signs import CatalogueError, Preset, Sign, load, names, read
 from workers.protocol import Evidence
 
@@ -58,6 +58,10 @@ def test_ids_are_unique_and_an_unrelated_line_says_nothing(name: str) -> None:
         ({"sign": [{"id": "a", "where": "difference", "meaning": "engaged", "counts": {"n": "x"}}]}, "an address"),
         ({"sign": [{"id": "a", "where": "response", "meaning": "engaged"}]}, "counts, or a field"),
         ({"sign": [{"where": "response"}]}, "missing"),
+        (
+            {"sign": [{"id": "a", "where": "log", "meaning": "engaged", "pattern": "x", "share": "y"}]},
+            "count generated",
+        ),
         ({"absence": {"dflash": "no"}}, "not_engaged or unknown"),
     ],
 )
@@ -142,7 +146,7 @@ def stats(requests: int, *, cycles: int, accepted: int = 0, fell_back: int = 0, 
 def test_omlx_counters_are_differences_of_this_request() -> None:
     before = stats(7, cycles=900, accepted=4000)
     engaged = judged("omlx", "dflash", before=before, after=stats(8, cycles=921, accepted=4043), model="m")
-    assert (engaged.engaged, engaged.useful) == (True, True)
+    assert (engaged.engaged, engaged.useful) == (True, None)  # some of the accepted may be copies of dflash-mlx's
     idle = judged("omlx", "dflash", before=before, after=stats(8, cycles=900, accepted=4000, fell_back=1), model="m")
     assert idle.engaged is False
     useless = judged("omlx", "dflash", before=before, after=stats(8, cycles=950, accepted=4000), model="m")
@@ -196,6 +200,38 @@ def last_request(number: int, mode: str, cycles: int | None) -> dict[str, Any]:
 def test_dflash_serve_by_the_state_of_its_last_request(mode: str, cycles: int | None, engaged: bool) -> None:
     evidence = judged("dflash_mlx", "dflash", before=last_request(3, "dflash", 9), after=last_request(4, mode, cycles))
     assert evidence.engaged is engaged
+
+
+@pytest.mark.parametrize(
+    ("accepted", "copied", "copy_cycles", "engaged", "useful"),
+    [
+        (30, 0, 0, True, True),
+        (0, 0, 0, True, False),
+        (0, 14, 2, True, False),
+        (14, 14, 2, True, None),  # all of them may be copies: the draft shows nothing
+        (28, 63, 9, True, None),
+        (15, 14, 2, True, True),  # one at least is the draft's
+        (28, 84, 12, False, False),  # every step was a copy
+    ],
+)
+def test_copies_from_the_context_are_no_acceptance_of_the_draft(
+    accepted: int, copied: int, copy_cycles: int, engaged: bool, useful: bool | None
+) -> None:
+    after = last_request(4, "dflash", 12)
+    after["/metrics"]["last_request"] |= {
+        "acceptance_rate": accepted / 40,
+        "copyspec_tokens": copied,
+        "copyspec_hits": copy_cycles,
+    }
+    # Its line counts the copies as accepted too.
+    line = f"2026-01-01 00:00:00 [dflash] decode 98.1 tok/s | {accepted * 2.5:.1f}% accepted | 40 tokens | 5.2s"
+    evidence = judged("dflash_mlx", "dflash", line, before=last_request(3, "dflash", 9), after=after)
+    assert (evidence.engaged, evidence.useful) == (engaged, useful)
+    told = copies(PRESETS["dflash_mlx"], Seen(lines=(line,), before=last_request(3, "dflash", 9), after=after))
+    assert told is not None
+    assert (told.requested, told.engaged, told.drafted) == (False, None if copy_cycles else False, copied)
+    assert judge([evidence, told]).useful is useful
+    assert copies(PRESETS["omlx"], Seen(lines=(OMLX_DONE,))) is None
 
 
 def test_the_state_of_an_earlier_request_is_none_of_this_one() -> None:

@@ -140,6 +140,31 @@ def test_the_command_carries_the_settings(target: dict[str, Any], draft: dict[st
     assert "--draft-quant w4:gs64 --dflash-max-ctx 4096" in full
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("copy_drafts", [True, False])
+def test_a_draft_that_is_always_wrong_is_not_useful_whatever_is_copied(
+    folder: Path, python: str, copy_drafts: bool
+) -> None:
+    """The target repeats the prompt's last token for ever, which a copy from the context gets right each time."""
+    echo = tiny_drafts.build_target(folder / f"echo_{copy_drafts}", echoes=True)
+    wrong = tiny_drafts.build_draft(folder / f"wrong_{copy_drafts}", constant=5)
+    engine = server(echo, wrong, python, copy_drafts=copy_drafts)
+    engine.load()
+    try:
+        (only,) = converse(engine, FIRST, max_tokens=40)
+    finally:
+        engine.close()
+    assert judge(only.result.evidence).useful is not True
+    copied = next(sign for sign in only.result.evidence if sign.mechanism == "copy_drafts")
+    assert copied.requested is False
+    if copy_drafts:
+        assert copied.drafted
+        assert copied.engaged is None
+    else:
+        assert (copied.engaged, copied.drafted, copied.useful) == (False, 0, False)
+        assert (only.evidence.engaged, only.evidence.useful) == (True, False)
+
+
 def test_packages_that_do_not_fit_are_named_with_the_way_out(
     target: dict[str, Any], draft: dict[str, Any], tmp_path: Path, versions: dict[str, str | None]
 ) -> None:

@@ -4,6 +4,7 @@ Everything comes from that request alone: the lines printed between its start an
 counters after minus before. Three questions stay apart: was the mechanism requested, did it engage, was it useful.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -168,6 +169,10 @@ def _match_body(sign: Sign, before: Any, body: Any, model: str) -> Match | None:
     values = {name: lookup(body, path, model=model) for name, path in sign.counts.items()}
     counts = {name: int(value) for name, value in values.items() if isinstance(value, int | float)}
     shown = [f"{sign.counts[name]}={value}" for name, value in counts.items()]
+    share = None if sign.share is None else lookup(body, sign.share, model=model)
+    if isinstance(share, int | float) and math.isfinite(share) and "generated" in counts:
+        counts["accepted"] = round(share * counts["generated"])
+        shown.append(f"{sign.share}={share:.4g}")
     if sign.field is not None:
         value = lookup(body, sign.field, model=model)
         if value is None or not sign.expression.search(_as_text(value)):
@@ -236,11 +241,16 @@ def _not_engaged(mechanism: str, preset: Preset, against: Match, speaking: Seque
 def _engaged(mechanism: str, preset: Preset, speaking: Sequence[Match], relevant: Sequence[Match]) -> Evidence:
     """The sign with the most counts speaks."""
     best = max(speaking, key=lambda match: len(match.counts.keys() & {"drafted", "accepted"}))
-    accepted = _accepted(best)
-    useful = None if accepted is None else accepted > 0
+    if (copied := next((match for match in speaking if _only_copied(match)), None)) is not None:
+        text = f"every verify step was copied from the context, none was drafted: {copied.text}"
+        return _evidence(mechanism, preset, engaged=False, useful=False, text=text, match=copied)
+    useful = _useful(best)
     if any(match.sign.meaning == "useful" and match.holds for match in relevant):
         useful = True
-    return _evidence(mechanism, preset, engaged=True, useful=useful, text=best.text, match=best)
+    text = best.text
+    if useful is None and best.sign.copies:
+        text += "; accepted tokens may be copies from the context: whether a drafted one was accepted is unknown"
+    return _evidence(mechanism, preset, engaged=True, useful=useful, text=text, match=best)
 
 
 def _absent(mechanism: str, preset: Preset, seen: Seen) -> Evidence:
@@ -259,6 +269,47 @@ def _absent(mechanism: str, preset: Preset, seen: Seen) -> Evidence:
 
 def _tells_in_response(preset: Preset, mechanism: str) -> bool:
     return any(sign.where == "response" and sign.mechanism in (mechanism, ANY) for sign in preset.signs)
+
+
+def _useful(match: Match) -> bool | None:
+    """Whether something that the mechanism itself proposed was accepted.
+
+    Where accepted tokens hold copies, at most `copied` of them are: more than that, and the mechanism had some.
+    """
+    accepted = _accepted(match)
+    if accepted is None or not accepted or not match.sign.copies:
+        return None if accepted is None else accepted > 0
+    copied = match.counts.get("copied")
+    if copied is None:
+        return None
+    return True if accepted > copied else None
+
+
+def _only_copied(match: Match) -> bool:
+    """Every verify step took its proposal from the context: the mechanism ran at none."""
+    cycles, copies = match.counts.get("cycles"), match.counts.get("copy_cycles")
+    return match.sign.copies and copies is not None and bool(cycles) and copies == cycles
+
+
+def copies(preset: Preset, seen: Seen) -> Evidence | None:
+    """What the server copied from the context instead of drafting, told apart; None: it states no such count.
+
+    Copying is allowed, not requested: whether it ran decides nothing. How many copied tokens were accepted is unknown.
+    """
+    for match in find(preset, seen):
+        steps = match.counts.get("copy_cycles")
+        if match.sign.copies and steps is not None:
+            return Evidence(
+                mechanism="copy_drafts",
+                requested=False,
+                engaged=None if steps else False,
+                useful=None if steps else False,
+                source=f"{preset.title}, {match.sign.where}",
+                text=f"{match.counts.get('copied', 0)} tokens copied from the context in {steps} verify steps",
+                drafted=match.counts.get("copied"),
+                accepted=None if steps else 0,
+            )
+    return None
 
 
 def _judge_plain(preset: Preset, matches: Sequence[Match]) -> Evidence:

@@ -32,6 +32,9 @@ class Sign:
         positive: a count; above 0 the sign holds, at 0 it says the opposite.
         fresh: state: a path whose value must have changed during the request; else it tells of an earlier one.
         denominator: what `accepted` is a part of. Only `drafted` makes a rate that can be compared.
+        share: a path to accepted tokens as a share of the count `generated`, where the server states no count.
+        copies: `accepted` holds tokens that were copied from the context. A count `copied` (tokens proposed by copying)
+            bounds them; without one their number is unknown. They are no acceptance of the mechanism's own proposals.
         sum: log: add up the lines of one request; else the last one counts.
         since, until: the server's versions that say so; until is not included.
     """
@@ -48,6 +51,8 @@ class Sign:
     positive: str | None = None
     fresh: str | None = None
     denominator: str | None = None
+    share: str | None = None
+    copies: bool = False
     sum: bool = False
     since: str | None = None
     until: str | None = None
@@ -150,6 +155,8 @@ def _require_source(label: str, sign: Sign) -> None:
         raise CatalogueError(f"evidence {label}: state and difference have an address, log and response none")
     if sign.where != "log" and not sign.counts and sign.field is None:
         raise CatalogueError(f"evidence {label}: it needs counts, or a field and what it matches")
+    if sign.share is not None and (sign.where == "log" or "generated" not in sign.counts):
+        raise CatalogueError(f"evidence {label}: share needs the count generated, and is a path: a log has none")
     if sign.positive is not None and sign.where != "log" and sign.positive not in sign.counts:
         raise CatalogueError(f"evidence {label}: positive names no count")
 

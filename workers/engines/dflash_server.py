@@ -17,6 +17,11 @@ from workers.http.answer import Answer
 from workers.server_process import HOST, ServerSpec
 
 _START = "from dflash_mlx.cli import main; main()"  # its script's name belongs to another package as well
+# It copies from the context where it can, and has no setting against it: its index then finds nothing.
+_NO_COPIES = (
+    "from dflash_mlx.engine import spec_epoch as s; "
+    "s.CopySpecIndex = type('NoCopies', (s.CopySpecIndex,), {'draft_after': lambda *a, **k: None}); "
+)
 _INSTALL = "pip install dflash-mlx 'mlx-lm<0.32'"
 _VERIFY_MODES = ("dflash", "adaptive", "ddtree", "off")
 
@@ -32,6 +37,7 @@ class Settings:
     verify_mode: str = "dflash"
     draft_bits: int | None = None
     draft_group_size: int = 64
+    copy_drafts: bool = True
     prefix_cache: bool = True
     prefix_cache_bytes: int | None = None
     max_context: int | None = None
@@ -77,7 +83,8 @@ class DflashServer(LaunchedEngine):
         self._use_tokenizer(model)
         draft = Path(str(self.draft.get("path") or self.draft.get("hub_id")))
         self._trained_block = _trained_block(draft)
-        command = [python, "-c", _START, "serve", "--model", str(model), "--draft-model", str(draft)]
+        start = _START if own.copy_drafts else _NO_COPIES + _START
+        command = [python, "-c", start, "serve", "--model", str(model), "--draft-model", str(draft)]
         command += ["--host", HOST, "--port", str(port), "--verify-mode", own.verify_mode]
         command += ["--fastpath-max-tokens", str(own.fastpath_max_tokens)]
         command += self._cache_options(own)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from workers.catalogue.match import Seen, decided, explain, figures, judge_request, parse_prometheus
+from workers.catalogue.match import Seen, copies, decided, explain, figures, judge_request, parse_prometheus
 from workers.catalogue.signs import CatalogueError, Preset, load
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
 from workers.engines.mlx_common import Sampling
@@ -141,7 +141,7 @@ class ServerEngine(Engine):
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
             prompt_sha256=_prompt_sha256(turn.prompt_ids, turn.request.messages),
-            evidence=(self._evidence(seen),),
+            evidence=self._signs(seen),
             tokens_per_stamp=counts,
             stamps_of="chunk",
             engine_prefill_tps=own.get("prefill_tps"),
@@ -329,6 +329,11 @@ class ServerEngine(Engine):
             except (EngineError, ValueError):
                 continue
         return found
+
+    def _signs(self, seen: Seen) -> tuple[Evidence, ...]:
+        """The way of decoding first, then what was copied from the context, as the engines in process tell it."""
+        copied = None if self.mechanism is None else copies(self._preset, seen)
+        return (self._evidence(seen),) if copied is None else (self._evidence(seen), copied)
 
     def _evidence(self, seen: Seen) -> Evidence:
         """Of a server that somebody else started, silence does not show that it decodes plainly."""
