@@ -231,7 +231,7 @@ def test_a_setting_that_no_chosen_engine_has_lists_what_each_has() -> None:
     ("override", "hint"),
     [
         ("engine.copy_drafts=true", "engine.copy_drafts; dflash_server, dflash, mtp have it: name one in engine="),
-        ("engine.copy_draft=true", "did you mean copy_drafts? dflash, mtp have it: name one in engine="),
+        ("engine.copy_draft=true", "did you mean copy_drafts? dflash_server, dflash, mtp have it: name one in engine="),
         ("engine.evidence.kind=x", "engine.evidence.kind; openai_http has it: name one in engine="),
         ("engine.blok_size=2", "did you mean block_size? mlx_lm_draft, "),
     ],
