@@ -15,6 +15,7 @@ from workers.channel import ChannelClosed, LineChannel
 from workers.family import Family
 from workers.holding import held_bytes
 from workers.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark, port_of
+from workers.processes import PROCESS_FAULTS
 from workers.protocol import Stop, encode
 from workers.server_process import port_is_open
 from workers.surroundings import VERSION_MARK, installed
@@ -187,7 +188,7 @@ class Child:
         """Journal the process before its first use. One that has already ended shows itself on the channel."""
         try:
             entry = describe(process, run_id=self._spec.run_id, arm=self._spec.arm)
-        except (psutil.Error, ProcessLookupError):
+        except PROCESS_FAULTS:
             return
         self._journal.spawned(entry)
         self._entries[process] = entry

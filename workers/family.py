@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import psutil
 
+from workers.processes import PROCESS_FAULTS
+
 _POLL_S = 0.02
 
 
@@ -26,7 +28,7 @@ class Family:
         """Remember the descendants of this moment: after the leader's death nothing links them to it. The new ones."""
         try:
             new = set(self._leader.children(recursive=True)) - self._seen
-        except psutil.Error:
+        except PROCESS_FAULTS:
             return ()  # the leader is gone: what was seen before counts
         self._seen |= new
         return tuple(new)
@@ -72,7 +74,7 @@ def signal_all(processes: Iterable[psutil.Process], number: int) -> None:
     for process in processes:
         try:
             process.send_signal(number)  # checks the start time before it signals
-        except psutil.Error:
+        except PROCESS_FAULTS:
             continue  # ended in the meantime
 
 
@@ -88,5 +90,5 @@ def signal_and_wait(living: Callable[[], Sequence[psutil.Process]], *, grace_s: 
 def _runs(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
+    except PROCESS_FAULTS:
         return False

@@ -2,7 +2,7 @@
 
 import psutil
 
-from workers.processes import own_peak_rss_bytes, own_pids
+from workers.processes import PROCESS_FAULTS, own_peak_rss_bytes, own_pids
 from workers.system import LocalSystem, System, Unreadable
 
 
@@ -14,7 +14,7 @@ def held_bytes(pid: int, system: System | None = None) -> int | None:
         pass
     try:
         return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
+    except PROCESS_FAULTS:
         return None
 
 

@@ -12,6 +12,7 @@ from functools import cache
 import psutil
 
 from workers.host import read_boot_id
+from workers.processes import PROCESS_FAULTS
 from workers.system import System
 
 START_TOLERANCE_S = 0.05  # what was stored comes back as it was; the kernel counts hundredths
@@ -54,14 +55,19 @@ def of_another_boot(boot_id: str | None) -> bool:
 
 
 def is_living(pid: int, start_s: float, boot_id: str | None) -> bool:
-    """Whether the process of this pid AND start AND boot runs, and is no zombie."""
+    """Whether the process of this pid AND start AND boot runs, and is not a zombie.
+
+    A process that exists and cannot be read counts as running: nothing proves that it has ended.
+    """
     if of_another_boot(boot_id):
         return False
     try:
         process = psutil.Process(pid)
         return same_start(started_s(process), start_s) and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
+    except psutil.NoSuchProcess:
         return False
+    except PROCESS_FAULTS:
+        return psutil.pid_exists(pid)
 
 
 def current_lease(system: System | None = None) -> Lease:
@@ -80,6 +86,6 @@ def holds(lease: Lease, system: System | None = None) -> bool:
         start_s, status = started_s(process), process.status()
     except psutil.NoSuchProcess:
         return False
-    except psutil.AccessDenied:
-        return True  # somebody's process has the pid, and cannot be told apart: better to wait than to run twice
+    except PROCESS_FAULTS:
+        return True  # the pid is in use and cannot be told apart: better to wait than to run twice
     return status != psutil.STATUS_ZOMBIE and same_start(start_s, lease.process_started_at)

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from workers.identity import is_living, of_another_boot, started_s, this_boot
+from workers.processes import PROCESS_FAULTS
 
 # In the environment of a worker and all that comes of it: which run's process they belong to.
 OWNER_MARK = "INTERLACE_OWNER"
@@ -115,7 +116,7 @@ def port_of(process: psutil.Process) -> int | None:
     """The port that its environment names. A process that has not yet become its program still has its parent's."""
     try:
         mark = process.environ().get(PORT_MARK, "")
-    except (psutil.Error, OSError):
+    except PROCESS_FAULTS:
         return None
     return int(mark) if mark.isdigit() else None
 
@@ -182,5 +183,5 @@ def _bodies(path: Path) -> Iterator[dict[str, Any]]:
 def _readable(read: Callable[[], str]) -> str | None:
     try:
         return str(read())
-    except psutil.Error:
+    except PROCESS_FAULTS:
         return None

@@ -26,6 +26,7 @@ from workers.journal import (
     read_journal,
     run_lives,
 )
+from workers.processes import PROCESS_FAULTS
 
 TITLE_LENGTH = 60
 
@@ -84,7 +85,7 @@ def find_leftovers(
                 orphans.append(orphan)
             elif why := rules.why(process):
                 suspects.append(_suspect(process, why))
-        except psutil.Error:
+        except PROCESS_FAULTS:
             continue  # it ended meanwhile, or does not let itself be read
     return Leftovers(orphans=tuple(orphans), suspects=tuple(suspects))
 
@@ -97,7 +98,7 @@ def end_orphans(orphans: Sequence[Orphan], *, grace_s: float, journal: Path) -> 
             process = psutil.Process(orphan.pid)
             if _lives(orphan):
                 living.append(process)
-        except psutil.NoSuchProcess:
+        except PROCESS_FAULTS:
             continue
     signal_and_wait(lambda: [each for each in living if _runs(each)], grace_s=grace_s)
     Journal(journal).compact()
@@ -202,14 +203,14 @@ def _own_processes() -> Iterator[psutil.Process]:
         try:
             if process.pid != os.getpid() and process.uids().real == os.getuid() and _runs(process):
                 yield process
-        except psutil.Error:
+        except PROCESS_FAULTS:
             continue
 
 
 def _runs(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
+    except PROCESS_FAULTS:
         return False
 
 
@@ -221,7 +222,7 @@ def _names_another(pid: int, create_time: float) -> bool:
     """Whether the pid is in use by a process that started at another time; a zombie still holds its own."""
     try:
         return not same_start(started_s(psutil.Process(pid)), create_time)
-    except psutil.Error:
+    except PROCESS_FAULTS:
         return False
 
 
@@ -229,14 +230,14 @@ def _mark(process: psutil.Process) -> Mapping[str, str]:
     """Its environment; empty where it cannot be read, or was overwritten with the title."""
     try:
         return process.environ()
-    except (psutil.Error, OSError):
+    except PROCESS_FAULTS:
         return {}
 
 
 def _title(process: psutil.Process) -> str:
     try:
         words = " ".join(process.cmdline()).strip() or process.name()
-    except psutil.Error:
+    except PROCESS_FAULTS:
         words = "unknown"
     return words if len(words) <= TITLE_LENGTH else f"{words[: TITLE_LENGTH - 1]}…"
 

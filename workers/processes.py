@@ -8,6 +8,10 @@ import psutil
 
 Value = TypeVar("Value")
 
+# Everything that psutil raises for one process. On macOS `environ()` and `cmdline()` let a SystemError through where
+# the kernel refuses a process's arguments (psutil issue 2708); one that ends meanwhile can give any of the others.
+PROCESS_FAULTS = (psutil.Error, OSError, RuntimeError, SystemError)
+
 
 def own_pids(root_pid: int) -> set[int]:
     """The pids of a process and its descendants."""
@@ -46,7 +50,7 @@ def _tree(root_pid: int) -> list[psutil.Process]:
     for pid in _descendants(root_pid):
         try:
             found.append(psutil.Process(pid))
-        except psutil.NoSuchProcess:
+        except PROCESS_FAULTS:
             continue
     return found
 
@@ -61,7 +65,7 @@ def _descendants(root_pid: int) -> list[int]:
     except FileNotFoundError:
         try:
             return [root_pid, *(child.pid for child in psutil.Process(root_pid).children(recursive=True))]
-        except psutil.NoSuchProcess:
+        except PROCESS_FAULTS:
             return []
     return pids
 
@@ -85,5 +89,5 @@ def _each(root_pid: int, read: Callable[[psutil.Process], Value]) -> Iterator[tu
     for process in _tree(root_pid):
         try:
             yield process, read(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):  # it ended just now, or became another user's
+        except PROCESS_FAULTS:  # it ended just now, or became another user's
             continue

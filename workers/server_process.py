@@ -24,6 +24,7 @@ import psutil
 from workers.errors import EngineError, FaultKind, classify_text, describe_exit
 from workers.family import Family
 from workers.journal import PORT_MARK
+from workers.processes import PROCESS_FAULTS
 
 HOST = "127.0.0.1"
 TERM_GRACE_S, KILL_GRACE_S = 6.0, 3.0
@@ -234,7 +235,7 @@ def path_of_descriptor(descriptor: int) -> Path | None:
 def _listens_on(process: psutil.Process, port: int) -> bool:
     try:
         found = process.net_connections(kind="tcp")
-    except psutil.Error:
+    except PROCESS_FAULTS:
         return False
     return any(each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port for each in found)
 
@@ -242,7 +243,7 @@ def _listens_on(process: psutil.Process, port: int) -> bool:
 def _name(pid: int) -> str:
     try:
         return psutil.Process(pid).name()
-    except psutil.Error:
+    except PROCESS_FAULTS:
         return "ended"
 
 

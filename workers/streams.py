@@ -13,6 +13,7 @@ from collections.abc import Callable
 import psutil
 
 from workers.extras import MACMON
+from workers.processes import PROCESS_FAULTS
 from workers.system import System, Unreadable
 
 STALE_INTERVALS = 3.0  # a line older than so many intervals says nothing of now
@@ -59,7 +60,7 @@ class MacmonStream:
         """The processor seconds that it has spent; 0 once it has ended."""
         try:
             times = psutil.Process(self._process.pid).cpu_times()
-        except psutil.Error:
+        except PROCESS_FAULTS:
             return 0.0
         return times.user + times.system
 

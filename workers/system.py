@@ -14,6 +14,8 @@ from typing import Protocol
 
 import psutil
 
+from workers.processes import PROCESS_FAULTS
+
 COMMAND_TIMEOUT_S = 5.0
 
 
@@ -194,7 +196,7 @@ def reaped_cpu_s(pid: int) -> float:
         return ticks * _tick_s(_system_library())
     try:
         times = psutil.Process(pid).cpu_times()
-    except psutil.Error as error:
+    except PROCESS_FAULTS as error:
         raise Unreadable(f"process {pid} cannot be read: {error}") from error
     return float(times.children_user + times.children_system)
 
