@@ -115,12 +115,7 @@ class Gatekeeper:
             return min(self.gate.timeout_s - waited_s, self.gate.timeout_s - self.orphan_spent_s)
         if finding.kind != BUSY:
             return self.gate.timeout_s - waited_s
-        timeout_s = self.gate.busy_timeout_s
-        if timeout_s is None:
-            timeout_s = min(_BUSY_TIMEOUT_S.get(self.platform, _BUSY_TIMEOUT_ELSEWHERE_S), self.gate.timeout_s)
-        budget_s = self.gate.busy_budget_s
-        if budget_s is None:
-            budget_s = _BUSY_BUDGET_S.get(self.platform, _BUSY_BUDGET_ELSEWHERE_S)
+        timeout_s, budget_s = busy_limits_s(self.gate, self.platform)
         return min(timeout_s - waited_s, budget_s - self.busy_spent_s)
 
     def _pause(self, patient: Sequence[Finding], began: float, waited_for: dict[str, float]) -> None:
@@ -154,6 +149,35 @@ class Gatekeeper:
             waited_for=dict(waited_for),
             unreadable={finding.name: finding.unreadable for finding in findings if finding.unreadable is not None},
         )
+
+
+def gate_words(gate: Gate, *, platform: str = sys.platform) -> str:
+    """For how long a gate can hold a trial up, and what it wants, for the plan."""
+    wanted = {
+        "a cool machine": gate.thermal_level_max is not None or gate.canary_tokens > 0,
+        "mains power": gate.power_source == "mains",
+        f"power mode {gate.power_mode}": gate.power_mode is not None,
+    }
+    slow = " and ".join(name for name, asked in wanted.items() if asked and gate.timeout_s > 0)
+    timeout_s, budget_s = busy_limits_s(gate, platform)
+    waits = [f"{gate.timeout_s:g} s per trial for {slow}"] if slow else []
+    if min(timeout_s, budget_s) > 0:
+        waits.append(f"{timeout_s:g} s per trial and {budget_s:g} s per run for other load")
+    if not waits:
+        return "waits for nothing"
+    any_power = "" if gate.power_source == "mains" else "; any power source"
+    then = "is skipped" if gate.on_timeout == "skip" else "runs, flagged hot_start"
+    return f"waits up to {', '.join(waits)}; then the trial {then}{any_power}"
+
+
+def busy_limits_s(gate: Gate, platform: str) -> tuple[float, float]:
+    """The longest waits for other load, in seconds: per trial, and in the whole run."""
+    timeout_s, budget_s = gate.busy_timeout_s, gate.busy_budget_s
+    if timeout_s is None:
+        timeout_s = min(_BUSY_TIMEOUT_S.get(platform, _BUSY_TIMEOUT_ELSEWHERE_S), gate.timeout_s)
+    if budget_s is None:
+        budget_s = _BUSY_BUDGET_S.get(platform, _BUSY_BUDGET_ELSEWHERE_S)
+    return timeout_s, budget_s
 
 
 def check(gate: Gate, samples: Sequence[Sample], *, now: float) -> list[Finding]:

@@ -10,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.plan import Plan
+from orchestrator.planning.residency import is_simulated
+from orchestrator.running.gate import gate_words
 from orchestrator.schedule import AA_LABEL, ScheduledTrial, minimum_rounds, rounds_by_class
 from orchestrator.views.terminal import table
 
@@ -102,6 +104,8 @@ def _facts(plan: Plan, schedule: Sequence[ScheduledTrial], names: dict[str, str]
     yield "level", _level(plan)
     yield "compares", f"{design.metric} on temperature {_temperatures(plan)}; evidence: {design.evidence}"
     yield "models", "all loaded at once" if design.residency == "resident" else "one at a time, loaded for each trial"
+    if not all(is_simulated(arm) for arm in plan.arms):
+        yield "gate", gate_words(plan.gate)
     for note in plan.notes:
         yield "note", note
     yield "plan", f"{plan.sha256[:16]} (seed {design.seed})"

@@ -5,7 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from orchestrator.plan import Gate
-from orchestrator.running.gate import ORPHAN, Finding, Gatekeeper, Passage
+from orchestrator.running.exclusion import Circumstances, excluded_reason
+from orchestrator.running.gate import ORPHAN, Finding, Gatekeeper, Passage, gate_words
+from orchestrator.schedule import build_schedule
+from tests.orchestrator.composing import plan_of
 from workers.sampling import Sample
 from workers.telemetry import Reading
 
@@ -166,6 +169,45 @@ def test_on_a_mac_it_waits_as_for_heat_and_both_are_settings() -> None:
     gate = Gate(busy_timeout_s=7, busy_budget_s=10)
     keeper = Machine(always(cpu_cores_others=2.0)).keeper(gate)
     assert [keeper.wait().waited_s for _ in range(3)] == [7.0, 3.0, 0.0]
+
+
+BROWSING = {"power_source": "battery", "cpu_cores_others": 1.4, "gpu_ms_per_s_others": 90.0, "thermal_level": 1.0}
+
+
+def test_the_quickstart_on_a_battery_beside_a_browser_waits_for_minutes_at_most_and_keeps_its_trials() -> None:
+    plan = plan_of("sweep=quickstart")
+    trials = len(build_schedule(plan))
+    machine = Machine(always(**BROWSING))
+    keeper = machine.keeper(plan.gate)
+    passages = [keeper.wait() for _ in range(trials)]
+    assert sum(passage.waited_s for passage in passages) <= 5.0 * trials < 300.0
+    assert all(passage.hot_start for passage in passages)
+    newest = machine.samples()[-1]
+    assert {excluded_reason(plan.gate, during(passage, newest)) for passage in passages} == {None}
+    machine = Machine(always(**BROWSING | {"thermal_level": 0.0}))
+    keeper = machine.keeper(plan.gate)
+    assert sum(keeper.wait().waited_s for _ in range(trials)) == 20.0
+
+
+def during(passage: Passage, sample: Sample) -> Circumstances:
+    readings = sample.readings
+    return Circumstances(passage=passage, wall_s=5.0, monotonic_s=5.0, before=readings, during=readings, after=readings)
+
+
+@pytest.mark.parametrize(
+    ("gate", "platform", "words"),
+    [
+        (Gate(), "darwin", "waits up to 420 s per trial for a cool machine and mains power, 420 s per trial and"),
+        (Gate(), "linux", "5 s per trial and 20 s per run for other load; then the trial runs, flagged hot_start"),
+        (Gate(power_source="any"), "darwin", "waits up to 420 s per trial for a cool machine, 420 s"),
+        (Gate(power_source="any"), "darwin", "; any power source"),
+        (Gate(on_timeout="skip"), "darwin", "then the trial is skipped"),
+        (Gate(power_mode="high"), "darwin", "mains power and power mode high"),
+        (Gate(timeout_s=0.0, busy_timeout_s=0.0), "darwin", "waits for nothing"),
+    ],
+)
+def test_a_gate_says_how_long_it_can_hold_a_trial_up(gate: Gate, platform: str, words: str) -> None:
+    assert words in gate_words(gate, platform=platform)
 
 
 def test_the_canary_holds_up_a_machine_that_is_slower_than_cold() -> None:
