@@ -175,7 +175,8 @@ def runs(source: Engine | str, *, limit: int | None = None) -> pd.DataFrame:
     return _frame(
         source,
         """
-        SELECT run.id AS run_id, experiment.name AS experiment, host.name AS host, host.chip AS chip,
+        SELECT run.id AS run_id, experiment.name AS experiment,
+            host.id AS host_id, host.name AS host, host.chip AS chip,
             run.status AS status, run.created_at AS created_at, run.finished_at AS finished_at, run.seed AS seed,
             run.rounds AS rounds, run.metric AS metric, run.interleave_by AS interleave_by,
             run.simulated AS simulated, run.plan_sha256 AS plan_sha256, run.workload_sha256 AS workload_sha256,

@@ -30,7 +30,7 @@ class Entry:
 
     run_id: str
     experiment: str
-    machine_sha256: str  # of the host that it was planned on
+    host_id: str  # of the machine that it was planned on
     host: str
     simulated: bool
     run_status: str
@@ -150,7 +150,7 @@ _ENTRIES: Select[Any] = (
     select(
         models.QueueEntry.run_id,
         models.Experiment.name.label("experiment"),
-        models.Host.machine_sha256,
+        models.Run.host_id,
         models.Host.name.label("host"),
         models.Run.simulated,
         models.Run.status.label("run_status"),

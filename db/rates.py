@@ -2,12 +2,12 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import Engine, select
 
-from db.models import Arm, Generation, Host, Run, Trial
+from db.models import Arm, Generation, Run, Trial
 from db.session import reading
 
 
@@ -20,15 +20,16 @@ class MeasuredRates:
     load_s: float
 
 
-def measured_rates(engine: Engine, config_sha256s: Iterable[str], *, hostname: str) -> dict[str, MeasuredRates]:
-    """The rates of those configurations that were measured on this host, by the configuration's hash."""
+def measured_rates(
+    engine: Engine, config_sha256s: Iterable[str], *, host_ids: Collection[str]
+) -> dict[str, MeasuredRates]:
+    """The rates of those configurations that were measured on these hosts, by the configuration's hash."""
     query = (
         select(Arm.config_sha256, Generation.prefill_tps, Generation.decode_tps, Arm.load_s)
         .join(Trial, Generation.trial_id == Trial.id)
         .join(Arm, Trial.arm_id == Arm.id)
         .join(Run, Trial.run_id == Run.id)
-        .join(Host, Run.host_id == Host.id)
-        .where(Arm.config_sha256.in_(list(config_sha256s)), Host.name == hostname, Trial.status == "done")
+        .where(Arm.config_sha256.in_(list(config_sha256s)), Run.host_id.in_(list(host_ids)), Trial.status == "done")
     )
     with reading(engine) as session:
         rows = session.execute(query).all()

@@ -12,6 +12,7 @@ from db.frames import readings, runs, trials
 from db.session import open_existing
 from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
 from orchestrator.plan import Plan
+from orchestrator.running.hosts import own_host_ids
 from orchestrator.statistics.claims import ArmFacts
 from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.compare import RunSide
@@ -23,6 +24,7 @@ from orchestrator.statistics.observations import Usable, measured_rows
 from orchestrator.statistics.power import observed_setting
 from orchestrator.statistics.unrandomised import DriftExplanation, explain_by_drift
 from orchestrator.storing import save_audit
+from workers.host import HostFacts
 
 SHORT_HASH = 6  # of a configuration, as shown to people
 _SAMPLER = ("temperature", "top_p", "top_k", "min_p")
@@ -114,14 +116,15 @@ def judge_run(database: Database, plan: Plan, run_id: str) -> Judged:
     return judged
 
 
-def host_noise(url: str, *, hostname: str) -> Setting | None:
+def host_noise(url: str, *, host: HostFacts) -> Setting | None:
     """Noise and drift of this host's newest finished run of real models; None: there is none."""
     try:
         database = open_existing(url)
         found = runs(database)
     except DatabaseError:
         return None  # no database yet, or one that `run` will refuse with its reason
-    own = found[(found["host"] == hostname) & (found["status"] == "done") & ~found["simulated"].astype(bool)]
+    here = found["host_id"].isin(own_host_ids(database, host))
+    own = found[here & (found["status"] == "done") & ~found["simulated"].astype(bool)]
     for run_id, metric in own[["run_id", "metric"]].itertuples(index=False):
         used = Usable.read(measured_rows(trials(database, run_id), metric)).trials(Scope())
         if len(used.y) >= LEAST_TRIALS:

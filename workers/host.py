@@ -28,6 +28,7 @@ class HostFacts:
     gpu_cores: int | None  # Apple silicon: tells the bins of one chip name apart
     memory_bytes: int | None
     boot_id: str | None
+    hardware_uuid: str | None = None  # macOS: IOPlatformUUID, which no network and no reinstallation changes
     missing: dict[str, str] = field(default_factory=dict)  # field: why it is None
 
 
@@ -53,6 +54,7 @@ def read_host(system: System | None = None) -> HostFacts:
         gpu_cores=count("gpu_cores"),
         memory_bytes=count("memory_bytes"),
         boot_id=read("boot_id"),
+        hardware_uuid=read("hardware_uuid"),
         missing=missing,
     )
 
@@ -105,6 +107,18 @@ def _macos_gpu_cores(system: System) -> str:
     return match[1]
 
 
+def _macos_hardware_uuid(system: System) -> str:
+    return parse_hardware_uuid(system.run("ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOPlatformExpertDevice"))
+
+
+def parse_hardware_uuid(text: str) -> str:
+    """The IOPlatformUUID in the output of `ioreg -r -d 1 -c IOPlatformExpertDevice`."""
+    match = re.search(r'"IOPlatformUUID" ?= ?"([0-9A-Fa-f-]{36})"', text)
+    if match is None:
+        raise Unreadable("ioreg lists no IOPlatformUUID")
+    return match[1].upper()
+
+
 _MACOS: dict[str, Callable[[System], str]] = {
     "os": lambda system: f"macOS {_not_empty(system.run('sw_vers', '-productVersion'), 'sw_vers')}",
     "os_build": lambda system: _not_empty(system.run("sw_vers", "-buildVersion"), "sw_vers"),
@@ -114,6 +128,7 @@ _MACOS: dict[str, Callable[[System], str]] = {
     "gpu_cores": _macos_gpu_cores,
     "memory_bytes": _sysctl("hw.memsize"),
     "boot_id": _sysctl("kern.bootsessionuuid"),
+    "hardware_uuid": _macos_hardware_uuid,
 }
 
 
@@ -169,6 +184,7 @@ _LINUX: dict[str, Callable[[System], str]] = {
     "gpu_cores": _not_there("only Apple silicon's own GPU tells its cores"),
     "memory_bytes": _linux_memory,
     "boot_id": lambda system: system.read("/proc/sys/kernel/random/boot_id"),
+    "hardware_uuid": _not_there("Linux shows it to root alone; the machine is known by its name and hardware"),
 }
 
 

@@ -107,7 +107,8 @@ def _experiment(session: Session, name: str) -> models.Experiment:
 
 def _host(session: Session, results: ForeignResults, name: str | None) -> models.Host:
     machine = results.machine
-    identity = sha256_of([name or UNKNOWN, machine.chip, machine.cpu_count, machine.memory_bytes])
+    # No machine that interlace itself ran on has such an identity: imported results are never taken for its own.
+    identity = sha256_of(["imported", name or UNKNOWN, machine.chip, machine.cpu_count, machine.memory_bytes])
     found = session.scalar(select(models.Host).where(models.Host.machine_sha256 == identity))
     if found is None:
         missing = {"host": "another tool's results: not told"} if name is None else {}

@@ -13,8 +13,8 @@ from orchestrator.errors import RefusedError
 from orchestrator.plan import Plan
 from orchestrator.planning.estimate import Estimate
 from orchestrator.planning.forecast import forecast
+from orchestrator.running.hosts import own_host_ids
 from orchestrator.running.progress import remainder
-from orchestrator.running.shared_rows import machine_identity
 from orchestrator.running.stored import frozen_plan, stored_trials
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from orchestrator.views.machine_lines import known_rates
@@ -46,8 +46,8 @@ class Slot:
 
 def waiting_here(database: Database, host: HostFacts) -> list[Waiting]:
     """The runs that wait for this machine, in their order."""
-    here = machine_identity(host)
-    return [look_ahead(database, entry) for entry in queue.entries(database) if entry.machine_sha256 == here]
+    here = own_host_ids(database, host)
+    return [look_ahead(database, entry) for entry in queue.entries(database) if entry.host_id in here]
 
 
 def look_ahead(database: Database, entry: Entry) -> Waiting:

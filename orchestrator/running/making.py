@@ -13,9 +13,10 @@ from db import models
 from db.session import reading, transaction
 from orchestrator.plan import Arm, Plan, dump
 from orchestrator.planning.residency import is_simulated
+from orchestrator.running.hosts import host_row
 from orchestrator.running.preparation import ArmWeights
 from orchestrator.running.recorder import Recorder
-from orchestrator.running.shared_rows import checkpoint_row, experiment_row, host_row
+from orchestrator.running.shared_rows import checkpoint_row, experiment_row
 from orchestrator.schedule import ORDER_DISTRIBUTION
 from workers.bandwidth import published_gb_per_s
 from workers.host import HostFacts

@@ -8,7 +8,6 @@ from sqlalchemy.orm import Session
 
 from db import models
 from orchestrator.plan import sha256_of
-from workers.bandwidth import published_gb_per_s
 from workers.checkpoints import CheckpointInfo
 from workers.host import HostFacts
 from workers.protocol import Hello
@@ -21,34 +20,6 @@ def experiment_row(session: Session, name: str) -> models.Experiment:
         session.add(row)
         session.flush()
     return row
-
-
-def machine_identity(host: HostFacts) -> str:
-    """What tells this machine from others."""
-    return sha256_of([host.hostname, host.chip, host.cpu_count, host.memory_bytes])
-
-
-def host_row(session: Session, host: HostFacts) -> models.Host:
-    identity = machine_identity(host)
-    row = session.scalar(select(models.Host).where(models.Host.machine_sha256 == identity))
-    if row is None:
-        row = models.Host(
-            id=models.new_id(),
-            name=host.hostname,
-            machine_sha256=identity,
-            chip=host.chip,
-            cpu_count=host.cpu_count,
-            memory_bytes=host.memory_bytes,
-            detail=_bandwidth(host) | {"os": host.os, "os_build": host.os_build, "missing": dict(host.missing)},
-        )
-        session.add(row)
-        session.flush()
-    return row
-
-
-def _bandwidth(host: HostFacts) -> dict[str, Any]:
-    found, source = published_gb_per_s(host.chip, host.gpu_cores)
-    return {"bandwidth_gb_per_s": found, "bandwidth_source": source, "gpu_cores": host.gpu_cores}
 
 
 def environment_row(session: Session, hello: Hello, host: HostFacts) -> models.Environment:

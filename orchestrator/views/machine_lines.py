@@ -44,7 +44,7 @@ def noise_here(url: str | None) -> "Noise | None":
     from orchestrator.judging import host_noise
     from workers.host import read_host
 
-    return host_noise(database_url(url), hostname=read_host().hostname)
+    return host_noise(database_url(url), host=read_host())
 
 
 def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
@@ -52,13 +52,15 @@ def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
     from db.errors import DatabaseError
     from db.rates import measured_rates
     from db.session import open_existing
+    from orchestrator.running.hosts import own_host_ids
     from workers.host import read_host
 
     by_config = {arm.config_sha256: arm.name for arm in plan.arms if not is_simulated(arm)}
     if not by_config:
         return {}
     try:
-        found = measured_rates(open_existing(url), by_config, hostname=read_host().hostname)
+        database = open_existing(url)
+        found = measured_rates(database, by_config, host_ids=own_host_ids(database, read_host()))
     except DatabaseError:
         return {}  # no database yet, or one that `run` will refuse with its reason
     return {

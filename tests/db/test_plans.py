@@ -99,7 +99,7 @@ def test_what_the_program_asks_reads_no_large_table_whole(stored: tuple[Database
         readings(engine, run_id, "power_mode")
         runs(engine, limit=20)
         stored_trials(engine, run_id)
-        measured_rates(engine, ["config of plain-8bit"], hostname="studio")
+        measured_rates(engine, ["config of plain-8bit"], host_ids=["one", "another"])
         arm_history(engine, metric="decode_tps", filters={"experiment": "draft-or-quantise"})
     assert len(found) >= 7
     for statement, plan in found:

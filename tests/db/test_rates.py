@@ -9,6 +9,7 @@ from db.rates import measured_rates
 from db.session import open_database
 from orchestrator.plan import Plan
 from orchestrator.running.execute import run_recorded
+from orchestrator.running.hosts import own_host_ids
 from orchestrator.running.making import create_run
 from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
@@ -35,11 +36,12 @@ def url(tmp_path: Path, planned: Plan) -> str:
 def test_medians_by_configuration(url: str, planned: Plan) -> None:
     engine: Engine = open_database(url)
     slow, fast = (arm.config_sha256 for arm in planned.arms)
-    rates = measured_rates(engine, [slow, fast], hostname=read_host().hostname)
+    here = own_host_ids(engine, read_host())
+    rates = measured_rates(engine, [slow, fast], host_ids=here)
     assert rates[slow].decode_tps == pytest.approx(50, rel=0.05)
     assert rates[fast].decode_tps == pytest.approx(200, rel=0.05)
-    assert measured_rates(engine, [slow], hostname="another") == {}
-    assert measured_rates(engine, ["0" * 64], hostname=read_host().hostname) == {}
+    assert measured_rates(engine, [slow], host_ids=["another"]) == {}
+    assert measured_rates(engine, ["0" * 64], host_ids=here) == {}
 
 
 def test_simulated_arms_need_no_rates(url: str, planned: Plan) -> None:

@@ -78,7 +78,7 @@ def test_the_same_rows_give_the_same_judgement(finished: tuple[Database, Plan, s
 
 def test_simulated_runs_say_nothing_of_the_host(finished: tuple[Database, Plan, str]) -> None:
     database, _, _ = finished
-    assert host_noise(str(database.url), hostname=read_host().hostname) is None
+    assert host_noise(str(database.url), host=read_host()) is None
 
 
 def test_another_power_mode_in_one_arm_confounds(finished: tuple[Database, Plan, str]) -> None:

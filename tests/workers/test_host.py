@@ -21,6 +21,7 @@ MAC = {
     "sysctl -n hw.memsize": "51539607552\n",
     "sysctl hw.nperflevels hw.perflevel0": recorded("sysctl_perflevel.public.txt"),
     "sysctl -n kern.bootsessionuuid": "B7A3A1F0-0000-4000-8000-000000000001\n",
+    "ioreg -r -d 1 -w 0 -c IOPlatformExpertDevice": '      "IOPlatformUUID" = "01234567-89AB-4CDE-8F01-23456789ABCD"\n',
     "ioreg -r -d 1 -w 0 -c IOAccelerator": '      "gpu-core-count" = 40\n',
 }
 LINUX = {
@@ -37,6 +38,7 @@ def test_a_mac() -> None:
     assert (host.os, host.os_build, host.chip) == ("macOS 15.5", "24F74", "Apple M4")
     assert (host.cpu_count, host.performance_cores, host.gpu_cores) == (16, 12, 40)
     assert (host.memory_bytes, host.boot_id) == (48 * 2**30, "B7A3A1F0-0000-4000-8000-000000000001")
+    assert host.hardware_uuid == "01234567-89AB-4CDE-8F01-23456789ABCD"
     assert host.missing == {}
 
 
@@ -51,13 +53,13 @@ def test_a_linux_machine() -> None:
     assert (host.os, host.os_build) == ("Linux", "6.1.0-18-arm64, Debian GNU/Linux 12 (bookworm)")
     assert (host.chip, host.memory_bytes) == ("Some CPU @ 3 GHz", 32_000_000 * 1024)
     assert host.boot_id == "838e0cd4-23e3-4320-9c7a-932f688a859c"
-    assert set(host.missing) == {"performance_cores", "gpu_cores"}
+    assert set(host.missing) == {"performance_cores", "gpu_cores", "hardware_uuid"}
 
 
 @pytest.mark.parametrize("platform", ["darwin", "linux"])
 def test_what_cannot_be_read_is_none_with_a_reason(platform: str) -> None:
     host = read_host(Recorded(platform=platform))
-    unknown = {"os_build", "chip", "performance_cores", "gpu_cores", "memory_bytes", "boot_id"}
+    unknown = {"os_build", "chip", "performance_cores", "gpu_cores", "memory_bytes", "boot_id", "hardware_uuid"}
     assert {name for name in unknown if getattr(host, name) is None} == unknown
     assert unknown <= set(host.missing)
     assert all(host.missing.values())

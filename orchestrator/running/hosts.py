@@ -1,0 +1,77 @@
+"""Which stored host this machine is.
+
+A Mac is known by the UUID of its hardware: its name follows the network unless somebody has set one. Where there is no
+such UUID, and in databases of versions before it was read, a machine is known by its name, chip, cores and memory.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Engine as Database
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from db import models
+from db.session import reading
+from orchestrator.plan import sha256_of
+from workers.bandwidth import published_gb_per_s
+from workers.host import HostFacts
+
+
+def machine_identity(host: HostFacts) -> str:
+    """The hash that tells this machine from others."""
+    if host.hardware_uuid is not None:
+        return sha256_of(["hardware", host.hardware_uuid])
+    return _by_name(host.hostname, host.chip, host.cpu_count, host.memory_bytes)
+
+
+def own_host_ids(database: Database, host: HostFacts) -> frozenset[str]:
+    """The ids of the stored hosts that are this machine: under its UUID, and under each name that it had before."""
+    with reading(database) as session:
+        return frozenset(row.id for row in _own_rows(session.scalars(select(models.Host)), host))
+
+
+def host_row(session: Session, host: HostFacts) -> models.Host:
+    """This machine's row. One that an earlier version stored under the same name is given the identity of now."""
+    identity = machine_identity(host)
+    own = _own_rows(session.scalars(select(models.Host)), host)
+    known = [row for row in own if row.machine_sha256 == identity]
+    row = next(iter(known or [row for row in own if row.name == host.hostname]), None)
+    if row is None:
+        row = models.Host(
+            id=models.new_id(),
+            name=host.hostname,
+            machine_sha256=identity,
+            chip=host.chip,
+            cpu_count=host.cpu_count,
+            memory_bytes=host.memory_bytes,
+            detail=_bandwidth(host) | {"os": host.os, "os_build": host.os_build, "missing": dict(host.missing)},
+        )
+        session.add(row)
+    row.machine_sha256 = identity
+    session.flush()
+    return row
+
+
+def _own_rows(rows: Iterable[models.Host], host: HostFacts) -> list[models.Host]:
+    """A row of an earlier version counts where its hardware is ours: its name says nothing on a Mac."""
+    identity, hardware = machine_identity(host), (host.chip, host.cpu_count, host.memory_bytes)
+    return [
+        row
+        for row in rows
+        if row.machine_sha256 == identity
+        or (
+            host.hardware_uuid is not None
+            and (row.chip, row.cpu_count, row.memory_bytes) == hardware
+            and row.machine_sha256 == _by_name(row.name, row.chip, row.cpu_count, row.memory_bytes)
+        )
+    ]
+
+
+def _by_name(name: str, chip: str | None, cpu_count: int | None, memory_bytes: int | None) -> str:
+    return sha256_of([name, chip, cpu_count, memory_bytes])
+
+
+def _bandwidth(host: HostFacts) -> dict[str, Any]:
+    found, source = published_gb_per_s(host.chip, host.gpu_cores)
+    return {"bandwidth_gb_per_s": found, "bandwidth_source": source, "gpu_cores": host.gpu_cores}
