@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from workers.system import tool_path
 from workers.telemetry import Reading
 
 START_S = 0.3  # within which a tool that cannot do its work gives up
@@ -51,7 +52,11 @@ def keep_awake(pid: int, *, platform: str = sys.platform) -> Iterator[Awake]:
         return
     try:
         holder = subprocess.Popen(
-            chosen, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+            (tool_path(chosen[0]), *chosen[1:]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
     except OSError as error:
         yield Awake(tool=None, reason=f"{chosen[0]} cannot be started: {error.strerror}")

@@ -147,6 +147,14 @@ def parse_priority(text: str) -> float:
     return float(text)
 
 
+def parse_lid(text: str) -> str:
+    """open or closed, from `ioreg -r -d 1 -k AppleClamshellState`; a desktop has no such key."""
+    match = re.search(r'"AppleClamshellState" ?= ?(Yes|No)', text)
+    if match is None:
+        raise Unreadable("ioreg lists no AppleClamshellState: this Mac has no lid")
+    return "closed" if match[1] == "Yes" else "open"
+
+
 def parse_cpu_times(text: str, names: re.Pattern[str]) -> dict[str, float]:
     """Processor seconds by pid of the processes of these names, from `ps -A -o pid= -o time= -o comm=`.
 
@@ -282,6 +290,8 @@ FIELDS: dict[str, tuple[str, FieldReader]] = {
     "tree_memory_bytes": ("phys_footprint", read_tree_footprint),
     "tree_memory_peak_bytes": ("lifetime phys_footprint", read_tree_peak),
     "time_machine": ("tmutil status", _parsed(parse_backup_running, "tmutil", "status")),
+    "lid": ("ioreg", _parsed(parse_lid, "ioreg", "-r", "-d", "1", "-w", "0", "-k", "AppleClamshellState")),
+    "nice": ("getpriority", lambda _system: float(os.getpriority(os.PRIO_PROCESS, 0))),
     "priority": ("ps", lambda system: parse_priority(system.run("ps", "-o", "pri=", "-p", str(os.getpid())))),
 }
 

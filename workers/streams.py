@@ -14,7 +14,7 @@ import psutil
 
 from workers.extras import MACMON
 from workers.processes import PROCESS_FAULTS
-from workers.system import System, Unreadable
+from workers.system import System, Unreadable, tool_path
 
 STALE_INTERVALS = 3.0  # a line older than so many intervals says nothing of now
 STOP_GRACE_S = 1.0
@@ -34,7 +34,7 @@ class MacmonStream:
         self._stale_s = STALE_INTERVALS * interval_s
         self._clock = clock
         self._line, self._at_s = "", clock()
-        command = ("macmon", "pipe", "-s", "0", "-i", str(max(round(interval_s * 1000), 100)))
+        command = (tool_path("macmon"), "pipe", "-s", "0", "-i", str(max(round(interval_s * 1000), 100)))
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

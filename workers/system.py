@@ -6,6 +6,7 @@ Everything that reads the machine takes a `System`, so that recorded outputs sta
 import ctypes
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,8 @@ import psutil
 from workers.processes import PROCESS_FAULTS
 
 COMMAND_TIMEOUT_S = 5.0
+# Where the tools lie: cron's PATH lacks /usr/sbin, which holds sysctl and ioreg; launchd's lacks Homebrew's folders.
+TOOL_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/opt/homebrew/bin", "/usr/local/bin")
 
 
 class Unreadable(Exception):
@@ -66,6 +69,15 @@ FieldReader = Callable[[System], Found]  # raises Unreadable
 CounterReader = Callable[[System], dict[str, float]]  # totals that only grow, by process or part
 
 
+def tool_path(name: str) -> str:
+    """The file that a tool's name stands for: on the PATH, else in the folders of the system and of Homebrew.
+
+    A name that is found nowhere is given back, so that starting it fails with the system's own error.
+    """
+    folders = os.pathsep.join((os.environ.get("PATH", os.defpath), *TOOL_FOLDERS))
+    return shutil.which(name, path=folders) or name
+
+
 class LocalSystem:
     """This machine.
 
@@ -83,7 +95,7 @@ class LocalSystem:
     def run(self, *command: str) -> str:
         try:
             done = subprocess.run(
-                command,
+                (tool_path(command[0]), *command[1:]),
                 capture_output=True,
                 text=True,
                 errors="replace",

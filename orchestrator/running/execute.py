@@ -21,7 +21,7 @@ from orchestrator.running.life import Chronicle, Heartbeat
 from orchestrator.running.observing import Observer, Several
 from orchestrator.running.preparation import ArmWeights, find_weights
 from orchestrator.running.progress import Remainder, remainder, under_way
-from orchestrator.running.readiness import clear_leftovers, journal_beside, refuse_battery
+from orchestrator.running.readiness import clear_leftovers, journal_beside, refuse_battery, start_notes
 from orchestrator.running.recorder import Recorder
 from orchestrator.running.runner import AfterRounds, Runner
 from orchestrator.running.stored import Stored, log_folder, stored_trials
@@ -42,7 +42,11 @@ def check_machine(plan: Plan, database: Path) -> None:
     measured = not all(is_simulated(arm) for arm in plan.arms)
     gate = plan.gate if measured else replace(plan.gate, orphans="report", power_source="any")
     clear_leftovers(journal_beside(database), gate, _warn)
-    refuse_battery(gate, read_machine())
+    readings = read_machine()
+    refuse_battery(gate, readings)
+    if measured:
+        for note in start_notes(readings):
+            _warn(note)
 
 
 def _warn(text: str) -> None:

@@ -4,7 +4,7 @@ What earlier runs left here is ended where it is surely ours; what only looks li
 battery where mains power is wanted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from orchestrator.errors import RefusedError
@@ -57,6 +57,24 @@ def refuse_battery(gate: Gate, readings: Sequence[Reading]) -> None:
     source = next((each.value_text for each in readings if each.field == "power_source"), None)
     if gate.power_source == "mains" and source not in (None, "mains"):
         raise RefusedError(f"power comes from {source}: plug in, or say gate.power_source=any")
+
+
+def start_notes(readings: Sequence[Reading]) -> Iterator[str]:
+    """What slows or ends a run that starts like this, with the remedy; nothing of it refuses the run.
+
+    zsh starts background jobs at nice +5, and macOS then serves their GPU work late. With a closed lid a MacBook sleeps
+    whatever caffeinate asserts, unless a display and mains power are connected.
+    """
+    by_field = {each.field: each for each in readings}
+    found = (by_field.get(name) for name in ("nice", "priority"))
+    nice = next((each for each in found if each is not None and each.source == "getpriority"), None)
+    if nice is not None and nice.value is not None and nice.value > 0:
+        yield (
+            f"this process runs at nice {nice.value:+g}, so others are served first: start it in the foreground,"
+            " or in zsh after `unsetopt BG_NICE`"
+        )
+    if (lid := by_field.get("lid")) is not None and lid.value_text == "closed":
+        yield "the lid is closed: this Mac may sleep during the run; open it, or connect a display and mains power"
 
 
 def describe_orphan(orphan: Orphan) -> str:

@@ -3,11 +3,12 @@
 import ctypes
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from workers.system import LocalSystem, NotThere, Unreadable, reaped_cpu_s
+from workers.system import LocalSystem, NotThere, Unreadable, reaped_cpu_s, tool_path
 
 KEY = "com.apple.system.thermalpressurelevel"
 
@@ -122,3 +123,25 @@ def test_tools_speak_the_language_that_is_parsed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("LC_NUMERIC", "de_DE.UTF-8")
     assert LocalSystem().run("sh", "-c", 'printf "%s" "$LC_ALL"') == "C"
     assert os.environ["LC_ALL"] == "de_DE.UTF-8"
+
+
+@pytest.mark.parametrize("path", ["/nowhere", ""])
+def test_a_tool_is_found_where_cron_and_launchd_do_not_look(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "ioreg").write_text("#!/bin/sh\necho found\n")
+    (tmp_path / "ioreg").chmod(0o755)
+    monkeypatch.setattr("workers.system.TOOL_FOLDERS", (str(tmp_path),))
+    monkeypatch.setenv("PATH", path)
+    assert tool_path("ioreg") == str(tmp_path / "ioreg")
+    assert tool_path("sysctl-of-nobody") == "sysctl-of-nobody"
+
+
+def test_a_tool_on_the_path_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for folder in ("first", "last"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "macmon").write_text("#!/bin/sh\n")
+        (tmp_path / folder / "macmon").chmod(0o755)
+    monkeypatch.setattr("workers.system.TOOL_FOLDERS", (str(tmp_path / "last"),))
+    monkeypatch.setenv("PATH", str(tmp_path / "first"))
+    assert tool_path("macmon") == str(tmp_path / "first" / "macmon")

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
-from orchestrator.running.readiness import clear_leftovers, journal_beside, refuse_battery
+from orchestrator.running.readiness import clear_leftovers, journal_beside, refuse_battery, start_notes
 from workers.journal import OWNER_MARK, Journal, describe
 from workers.orphans import Leftovers, Suspect
 from workers.telemetry import Reading
@@ -176,6 +176,29 @@ def test_a_battery_refuses_a_run_that_wants_mains() -> None:
         refuse_battery(Gate(), battery)
     refuse_battery(Gate(power_source="any"), battery)
     refuse_battery(Gate(), [Reading(field="power_source", reason="a virtual machine")])
+
+
+@pytest.mark.parametrize(
+    ("readings", "says"),
+    [
+        ([Reading(field="nice", value=5.0, source="getpriority")], "nice +5"),
+        ([Reading(field="priority", value=19.0, source="getpriority")], "nice +19"),
+        ([Reading(field="lid", value_text="closed")], "the lid is closed"),
+    ],
+)
+def test_a_run_that_starts_in_the_background_or_with_a_closed_lid_says_so(readings: list[Reading], says: str) -> None:
+    (note,) = start_notes(readings)
+    assert says in note
+
+
+def test_a_run_that_starts_as_it_should_says_nothing() -> None:
+    usual = [
+        Reading(field="nice", value=0.0, source="getpriority"),
+        Reading(field="priority", value=31.0, source="ps"),
+        Reading(field="lid", value_text="open"),
+    ]
+    assert list(start_notes(usual)) == []
+    assert list(start_notes([Reading(field="nice", reason="not read"), Reading(field="lid", reason="no lid")])) == []
 
 
 def test_a_run_that_died_leaves_nothing_to_the_next_one(tmp_path: Path) -> None:
