@@ -30,6 +30,8 @@ from math import inf
 from types import NoneType, UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
+from workers.wellformed import well_formed_json
+
 PROTOCOL_VERSION = 3  # 2: probes; 3: retelling
 # A line longer than this is no message: the longest real one, a generation of 100,000 tokens, has a few megabytes.
 MAX_LINE_BYTES = 64 * 2**20
@@ -322,6 +324,8 @@ def decode(line: bytes) -> Message:
     """
     try:
         body = json.loads(line, parse_constant=_refuse_constant)
+        if b"\\u" in line:
+            body = well_formed_json(body)  # what a model or a server wrote may hold half a character
         cls = _KINDS[body.pop("kind")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ProtocolError(f"no message: {line[:200]!r}") from error
@@ -362,8 +366,8 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
         return {key: _checked(item, get_args(hint)[1], where) for key, item in value.items()}
     if is_dataclass(hint) and isinstance(hint, type) and isinstance(value, dict):
         return hint(**_checked_fields(hint, value, where))
-    # A bool is an int to isinstance, and must not pass for one.
-    if type(value) is hint and value not in (inf, -inf):
+    # A bool is an int to isinstance, and must not pass for one. An int is stored in 64 bits.
+    if type(value) is hint and value not in (inf, -inf) and not (hint is int and not -(2**63) <= value < 2**63):
         return value
     if hint is float and type(value) is int:
         return value

@@ -45,6 +45,8 @@ from workers.surroundings import require_environment, told_when_missing, version
 
 ENGINES_PACKAGE = "workers.engines."
 EXIT_OK, EXIT_LOAD_FAILED, EXIT_GARBAGE, EXIT_PARENT_GONE = 0, 1, 2, 3
+# Of a failure: what it quotes may be as long as its author likes.
+_MESSAGE_CHARACTERS, _DETAIL_CHARACTERS = 2000, 100_000
 # Keys of an engine's configuration that are not its own: the class, the name, the drafting checkpoint's name, which
 # comes resolved as `Load.draft`, and what this process was started with.
 _NOT_SETTINGS = frozenset({"_target_", "name", "draft", "python", "environment"})
@@ -295,8 +297,8 @@ class Worker:
             traceback.print_exc()
 
     def _fail(self, request_id: str | None, error: Exception, *, default: FaultKind) -> None:
-        detail = "".join(traceback.format_exception(error))
-        message = " ".join(str(error).split()) or type(error).__name__
+        detail = "".join(traceback.format_exception(error))[-_DETAIL_CHARACTERS:]
+        message = " ".join(str(error).split())[:_MESSAGE_CHARACTERS] or type(error).__name__
         kind = classify(error, default=default)
         self._channel.send(Failure(request_id=request_id, error_kind=kind, message=message, detail=detail))
 

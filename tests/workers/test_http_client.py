@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.errors import EngineError, FaultKind
+from workers.http import client as client_module
 from workers.http.answer import Answer, error_in
 from workers.http.client import Client, Reply, Timeouts, Unreachable, checked_url
+from workers.http.reading import read_json
 from workers.http.sse import Event
 from workers.http.tokens import APPORTIONED, ONE_EACH, apportion
 
@@ -24,6 +26,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close
 DONE = b"data: [DONE]\n\n"
 
 Script = Sequence[bytes | float]  # bytes to send, seconds to wait
+ENDLESS = 10_000  # steps of a script that nobody should hear to its end
 
 
 def piece(**delta: Any) -> bytes:
@@ -49,6 +52,7 @@ class Server:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.requests: list[bytes] = []
+        self.hung_up = threading.Event()  # the client closed the connection before a script had ended
         self._thread = threading.Thread(target=self._serve, args=(scripts,), daemon=True)
         self._thread.start()
 
@@ -58,11 +62,14 @@ class Server:
                 connection, _ = self._listener.accept()
                 with connection:
                     self.requests.append(_read_request(connection))
-                    for step in script:
-                        if isinstance(step, bytes):
-                            connection.sendall(step)
-                        else:
-                            time.sleep(step)
+                    try:
+                        for step in script:
+                            if isinstance(step, bytes):
+                                connection.sendall(step)
+                            else:
+                                time.sleep(step)
+                    except OSError:
+                        self.hung_up.set()
 
     def close(self) -> None:
         self._listener.close()
@@ -118,16 +125,14 @@ def failed(server: Server, **timeouts: float) -> EngineError:
 def test_three_stamps_are_three(serve: Callable[..., Server]) -> None:
     """A role chunk, a keep-alive and thinking come before anything that a reader sees."""
     keepalive = data({"id": "chatcmpl-keepalive", "model": "keepalive", "choices": [{"delta": {"content": ""}}]})
-    script = [HEAD, b": keepalive 1/2\n\n", keepalive, piece(role="assistant"), 0.15, piece(reasoning="hm"), 0.15]
-    server = serve([*script, piece(content="Yes"), 0.1, piece(content="."), finish("stop"), usage(4), DONE])
-    reply, ticks = ask(server)
-    first_byte_us = reply.since_start_us(reply.first_byte_ns)
-    first_visible_us = reply.since_start_us(reply.first_visible_ns)
-    assert first_byte_us is not None
-    assert first_visible_us is not None
-    assert first_byte_us < 0.1e6
-    assert 0.14 < ticks[0] < 0.25
-    assert 0.29e6 < first_visible_us < 0.4e6
+    script = [HEAD, b": keepalive 1/2\n\n", keepalive, piece(role="assistant"), piece(reasoning="hm")]
+    server = serve([*script, piece(content="Yes"), piece(content="."), finish("stop"), usage(4), DONE])
+    readings = iter(range(1000))  # each reading of the clock is a nanosecond later than the one before
+    reply = Reply(answer=Answer())
+    with Client(server.url) as client:
+        ticks = [next(readings) for _ in client.stream("/v1/chat/completions", b"{}", reply, lambda: next(readings))]
+    assert (reply.started_ns, reply.first_byte_ns) == (0, 1)
+    assert (ticks[0], reply.first_visible_ns, ticks[1]) == (2, 3, 4)
     assert (reply.answer.reasoning, reply.answer.text) == ("hm", "Yes.")
     assert reply.answer.pieces == [2, 3, 1, 0]
     assert reply.answer.empty_chunks == 3
@@ -167,11 +172,27 @@ def test_every_byte_on_its_own_gives_the_same_answer(serve: Callable[..., Server
     assert reply.answer.text == "\u00e4\U0001f600 b"
 
 
-def test_what_comes_after_done_is_not_waited_for(serve: Callable[..., Server]) -> None:
-    started = time.monotonic()
-    reply, _ = ask(serve([HEAD, piece(content="a"), finish(), usage(1), DONE, 8.0]))
-    assert reply.answer.done
-    assert time.monotonic() - started < 8.0
+@pytest.mark.parametrize("after", [b": still here\n\n", piece(content="more"), data({"error": "too late"})])
+def test_what_comes_after_done_is_neither_read_nor_waited_for(
+    serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, after: bytes
+) -> None:
+    monkeypatch.setattr(client_module, "_AFTER_DONE_S", 0.1)
+    after_done = [step for _ in range(ENDLESS) for step in (after, 0.01)]
+    server = serve([HEAD, piece(content="a"), finish(), usage(1), DONE, *after_done])
+    reply, ticks = ask(server)
+    assert (reply.answer.text, reply.answer.done, len(ticks)) == ("a", True, 2)
+    assert server.hung_up.wait(30)
+
+
+def test_a_stream_that_stays_open_after_its_answer_gives_that_answer(
+    serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_AFTER_FINISH_S", 0.1)
+    beats = [step for _ in range(ENDLESS) for step in (b": beat\n\n", 0.01)]
+    server = serve([HEAD, piece(content="a"), finish(), usage(1), *beats])
+    reply, _ = ask(server)
+    assert (reply.answer.text, reply.answer.done, reply.answer.usage["completion_tokens"]) == ("a", False, 1)
+    assert server.hung_up.wait(30)
 
 
 def test_the_request_says_what_was_prepared_and_asks_for_no_compression(serve: Callable[..., Server]) -> None:
@@ -328,7 +349,108 @@ def test_one_module_imports_the_http_package() -> None:
     assert importing == ["client.py"]
 
 
+def test_an_answer_that_trickles_ends_at_the_whole_requests_deadline(serve: Callable[..., Server]) -> None:
+    trickle = [step for _ in range(ENDLESS) for step in (piece(content="a"), 0.01)]
+    server = serve([HEAD, *trickle])
+    assert failed(server, total_s=0.3).kind is FaultKind.too_long
+    assert server.hung_up.wait(30)
+
+
+def test_an_answer_far_longer_than_asked_for_is_broken_off(serve: Callable[..., Server]) -> None:
+    server = serve([HEAD, *[piece(content="a ") * 50] * ENDLESS])
+    reply = Reply(answer=Answer(max_tokens=2))
+    with Client(server.url) as client, pytest.raises(EngineError, match="does not end") as failure:
+        list(client.stream("/v1/chat/completions", b"{}", reply, time.perf_counter_ns))
+    assert failure.value.kind is FaultKind.too_long
+    assert server.hung_up.wait(30)
+
+
+# ---- small answers: metrics, models ----
+
+SMALL = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ([SMALL, *[b"x" * 2**16] * ENDLESS], "sends more than 1 MiB where a small answer is due"),
+        ([SMALL, *[step for _ in range(ENDLESS) for step in (b"x", 0.05)]], "no whole answer within 0.3 s"),
+        ([*[step for _ in range(ENDLESS) for step in (b"H", 0.05)]], "no whole answer within 0.3 s"),
+        ([SMALL[:-2], *[b"X-A: " + b"a" * 60000 + b"\r\n"] * ENDLESS], "the connection ended in the middle"),
+        ([SMALL.replace(b"Connection", b"Content-Encoding: gzip\r\nConnection"), b"\x1f\x8b" * ENDLESS], "sends gzip"),
+    ],
+)
+def test_a_small_answer_is_small_and_comes_in_time(
+    serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, script: Script, words: str
+) -> None:
+    monkeypatch.setattr(client_module, "MAX_BODY_BYTES", 2**20)
+    server = serve(script)
+    with Client(server.url, timeouts=Timeouts(query_s=0.3)) as client, pytest.raises(Unreachable, match=words):
+        client.get("/metrics")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"data": [{"id": "a"}], "data": [{"id": "b"}]}',
+        b'{"x": ' + b"9" * 10_000 + b"}",
+        b"<html>",
+        b"\xff\xfe",
+    ],
+)
+def test_json_that_cannot_be_relied_on_is_refused_in_one_line(serve: Callable[..., Server], body: bytes) -> None:
+    with Client(serve([SMALL, body]).url) as client, pytest.raises(EngineError, match="no JSON") as failure:
+        client.get_json("/v1/models")
+    assert "\n" not in str(failure.value)
+    assert failed(serve([HEAD, b"data: " + body + b"\n\n"])).kind is FaultKind.generation_failed
+
+
+def test_old_http_and_a_body_without_a_length_are_read(serve: Callable[..., Server]) -> None:
+    head = b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    reply, _ = ask(serve([head, piece(content="a"), finish(), usage(1), DONE]))
+    assert reply.answer.text == "a"
+    with Client(serve([b"HTTP/1.0 200 OK\r\n\r\n", b'{"data": []}']).url) as client:
+        assert client.get_json("/v1/models") == {"data": []}
+
+
 # ---- pure parts ----
+
+
+def test_what_is_no_number_is_null() -> None:
+    assert read_json('{"a": NaN, "b": -Infinity, "c": 1e999, "d": 1.5}') == {"a": None, "b": None, "c": None, "d": 1.5}
+
+
+def test_halves_of_a_character_are_joined_and_what_is_left_is_replaced() -> None:
+    answer = Answer()
+    for half in ("a\ud83d", "\ude00b", "\udfff"):
+        answer.take(Event(json.dumps({"choices": [{"delta": {"content": half}}], "model": half})))
+    answer.take(Event(json.dumps({"choices": [{"delta": {}, "finish_reason": "stop"}]})))
+    answer.require_complete()
+    assert answer.text == "a\U0001f600b\ufffd"
+    assert answer.response["model"] == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("delta", "text", "calls"),
+    [
+        ({"content": [{"type": "text", "text": "to"}, {"type": "text", "text": "k"}, {"type": "image"}]}, "tok", ""),
+        ({"function_call": {"name": "f", "arguments": "{}"}}, "", "f{}"),
+        ({"refusal": "I cannot"}, "I cannot", ""),
+        ({"content": None, "tool_calls": [None, {"function": 3}]}, "", ""),
+    ],
+)
+def test_every_form_of_an_answer_is_text_that_came(delta: dict[str, Any], text: str, calls: str) -> None:
+    answer = Answer()
+    assert answer.take(Event(json.dumps({"choices": [{"delta": delta}]}))) is bool(text or calls)
+    assert (answer.text, answer.calls, answer.refusal) == (text, calls, "refusal" in delta)
+
+
+@pytest.mark.parametrize("reason", [{"a": 1}, 7, "\ud800", "x" * 10**6, []])
+def test_an_odd_finish_reason_is_one_short_line(reason: Any) -> None:
+    with pytest.raises(EngineError, match="ended the answer with") as failure:
+        Answer().take(Event(json.dumps({"choices": [{"delta": {}, "finish_reason": reason}]})))
+    assert len(str(failure.value)) < 500
 
 
 @pytest.mark.parametrize(

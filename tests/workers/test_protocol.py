@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.protocol import (
+    Heartbeat,
     Load,
     Loaded,
     Message,
@@ -30,7 +31,7 @@ JSON = st.recursive(
 BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Any: JSON,
     str: st.text(),
-    int: st.integers(),
+    int: st.integers(-(2**63), 2**63 - 1),
     float: FINITE,
     bool: st.booleans(),
     NoneType: st.none(),
@@ -153,3 +154,27 @@ def test_a_number_that_is_not_finite_is_refused(number: str) -> None:
 def test_a_number_that_is_not_finite_is_not_written() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         encode(Load(target="", settings={"x": float("nan")}, checkpoint={}, draft=None, sampling={}))
+
+
+def test_half_a_character_arrives_as_its_replacement_wherever_it_stands() -> None:
+    loaded = Loaded(
+        load_s=1.0,
+        active_memory_bytes=None,
+        peak_memory_bytes=None,
+        simulated=False,
+        drafted_per_step=None,
+        verify_width=None,
+        engine_setting={"a\ud800": ["\udfff", 1]},
+        engine_version="\ud83d",
+        notes=["\ud83d\ude00 \ud83d"],
+    )
+    arrived = decode(encode(loaded))
+    assert isinstance(arrived, Loaded)
+    assert arrived.engine_setting == {"a\ufffd": ["\ufffd", 1]}
+    assert (arrived.engine_version, arrived.notes) == ("\ufffd", ["\U0001f600 \ufffd"])
+
+
+def test_a_number_beyond_64_bits_is_no_message() -> None:
+    line = encode(Heartbeat(phase="decode", tokens=2**63))
+    with pytest.raises(ProtocolError, match="tokens"):
+        decode(line)

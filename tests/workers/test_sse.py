@@ -103,8 +103,15 @@ def test_every_cut_into_two_and_into_single_bytes() -> None:
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 1000)
-    with pytest.raises(SseError, match="a line of more than"):
+    with pytest.raises(SseError, match="an event of more than"):
         parse([b"x" * 100] * 11)
+
+
+def test_an_event_of_many_lines_is_refused_as_one_of_a_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 1000)
+    with pytest.raises(SseError, match="an event of more than"):
+        parse([b"data: " + b"x" * 100 + b"\n"] * 11)
+    assert len(parse([b"data: " + b"x" * 100 + b"\n\n"] * 11)) == 11
 
 
 LINE_ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])

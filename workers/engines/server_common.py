@@ -11,7 +11,7 @@ import re
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class Turn:
     prompt_ids: list[int] | None  # None: no tokenizer of our own
     log_mark: int
     before: dict[str, Any]
-    reply: Reply = field(default_factory=lambda: Reply(answer=Answer()))
+    reply: Reply
 
 
 class ServerEngine(Engine):
@@ -113,6 +113,7 @@ class ServerEngine(Engine):
             prompt_ids=prompt_ids,
             log_mark=0 if self._log is None else self._log.mark(),
             before=self._read_addresses(),
+            reply=Reply(answer=Answer(max_tokens=request.max_tokens)),
         )
 
     def stream(self) -> Iterator[None]:
@@ -124,6 +125,8 @@ class ServerEngine(Engine):
         answer = turn.reply.answer
         seen = self._await_signs(turn)
         flags = [] if answer.done else ["no_done"]
+        if answer.refusal:
+            flags.append("refused")
         tokens = self._completion_tokens(answer, flags)
         counts, how = apportion(answer.pieces, tokens)
         if how == APPORTIONED:
@@ -231,7 +234,7 @@ class ServerEngine(Engine):
         """
         messages = [{"role": "user", "content": text}]
         path, body = self._body(TurnRequest(messages=messages, turn=0, max_tokens=tokens, seed=0))
-        reply = Reply(answer=Answer())
+        reply = Reply(answer=Answer(max_tokens=tokens))
         for _ in self._connected().stream(path, json.dumps(body).encode(), reply, self.clock):
             pass
         return reply.answer

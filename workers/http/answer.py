@@ -6,12 +6,14 @@ last chunk, or in every one; the last one counts. An error may come after HTTP 2
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from workers.errors import EngineError, FaultKind, classify_text
+from workers.http.reading import read_json
 from workers.http.sse import Event
+from workers.wellformed import well_formed, well_formed_json
 
 DONE = "[DONE]"
 # Servers' words for the end, in ours. Anything else did not end well.
@@ -27,6 +29,9 @@ _FINISH = {
 }
 _CACHE_MESSAGES = ("trimmable prompt cache",)
 _SHOWN = 200  # characters of what a server sent, in a message
+# An answer far beyond what was asked for does not end by itself. A token is seldom more than a few chunks or 64 bytes.
+_PIECES_PER_TOKEN, _PIECES_SPARE = 16, 1024
+_CHARACTERS_PER_TOKEN, _CHARACTERS_SPARE = 256, 65536
 
 
 @dataclass(slots=True)
@@ -37,17 +42,33 @@ class Answer:
         text: the visible answer. reasoning: what the server marks as thinking. Neither holds the other.
         pieces: for each tick, the characters that it brought in any channel; 0: the finish reason alone.
         response: every other key of the chunks, the last value of each: usage, timings, stats, model.
+        calls: the names and arguments of tool calls, one after the other. refusal: whether the text is a refusal.
         done: the stream said [DONE].
         empty_chunks: chunks that brought neither text nor the end: a role, a keep-alive, the usage.
+        max_tokens: of the request; an answer many times as long is broken off. None: no limit.
     """
 
     text: str = ""
     reasoning: str = ""
+    calls: str = ""
+    refusal: bool = False
     finish_reason: str | None = None
     pieces: list[int] = field(default_factory=list)
     response: dict[str, Any] = field(default_factory=dict)
     done: bool = False
     empty_chunks: int = 0
+    max_tokens: int | None = None
+    _characters: int = field(default=0, init=False)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the answer itself has ended, whatever the stream still brings."""
+        return self.finish_reason is not None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of everything that was written, in UTF-8."""
+        return sum(len(well_formed(part).encode()) for part in (self.text, self.reasoning, self.calls))
 
     @property
     def usage(self) -> Mapping[str, Any]:
@@ -67,17 +88,18 @@ class Answer:
         chunk = self._chunk(event)
         for key, value in chunk.items():
             if key != "choices" and value is not None:
-                self.response[key] = value
+                self.response[key] = well_formed_json(value)
         ticked = self._take_choice(_first_choice(chunk))
         self.empty_chunks += not ticked
         return ticked
 
     def require_complete(self) -> None:
-        """The stream has ended: was that the answer's end?
+        """The stream has ended: was that the answer's end? Then its text is made well formed.
 
         Raises:
             EngineError: it was cut short.
         """
+        self.text, self.reasoning = well_formed(self.text), well_formed(self.reasoning)
         if self.finish_reason is None:
             said = "[DONE] without a finish reason" if self.done else "no finish reason and no [DONE]"
             raise self.failure(FaultKind.generation_failed, f"the stream ended with {said}: cut short")
@@ -92,12 +114,12 @@ class Answer:
 
     def _chunk(self, event: Event) -> dict[str, Any]:
         try:
-            chunk = json.loads(event.data)
-        except ValueError:
+            chunk = read_json(event.data)
+        except ValueError as error:
             if event.name == "error":
                 raise self._reported(event.data) from None
-            shown = event.data[:_SHOWN]
-            raise self.failure(FaultKind.generation_failed, f"the server sent what is no JSON: {shown!r}") from None
+            shown = f"{event.data[:_SHOWN]!r} ({error})"
+            raise self.failure(FaultKind.generation_failed, f"the server sent what is no JSON: {shown}") from None
         if isinstance(chunk, dict) and (problem := error_in(chunk)) is not None:
             raise self._reported(problem)
         if event.name == "error" or not isinstance(chunk, dict):
@@ -111,24 +133,38 @@ class Answer:
     def _take_choice(self, choice: Mapping[str, Any]) -> bool:
         delta = choice.get("delta")
         source: Mapping[str, Any] = delta if isinstance(delta, Mapping) else choice
-        visible = _string(source.get("content")) or _string(source.get("text"))
-        hidden = _string(source.get("reasoning_content")) or _string(source.get("reasoning"))
-        called = _call_text(source.get("tool_calls"))
+        visible = _written(source.get("content")) or _written(source.get("text"))
+        if not visible and (refused := _written(source.get("refusal"))):
+            visible, self.refusal = refused, True
+        hidden = _written(source.get("reasoning_content")) or _written(source.get("reasoning"))
+        called = "".join(_call_texts(source))
         self.text += visible
         self.reasoning += hidden
+        self.calls += called
         finish = choice.get("finish_reason")
         if finish is not None:
-            self._take_finish(str(finish))
+            self._take_finish(finish)
         size = len(visible) + len(hidden) + len(called)
         if not size and finish is None:
             return False
         self.pieces.append(size)
+        self._require_end(size)
         return True
 
-    def _take_finish(self, reason: str) -> None:
-        if reason not in _FINISH:
-            raise self.failure(FaultKind.generation_failed, f"the server ended the answer with {reason!r}")
-        self.finish_reason = _FINISH[reason]
+    def _require_end(self, size: int) -> None:
+        self._characters += size
+        if self.max_tokens is None:
+            return
+        endless = len(self.pieces) > _PIECES_PER_TOKEN * self.max_tokens + _PIECES_SPARE
+        if endless or self._characters > _CHARACTERS_PER_TOKEN * self.max_tokens + _CHARACTERS_SPARE:
+            what = f"{self._characters} characters for max_tokens {self.max_tokens}"
+            raise self.failure(FaultKind.too_long, f"the answer does not end: {what}")
+
+    def _take_finish(self, reason: Any) -> None:
+        known = _FINISH.get(reason.lower()) if isinstance(reason, str) else None
+        if known is None:
+            raise self.failure(FaultKind.generation_failed, f"the server ended the answer with {reason!r:.{_SHOWN}}")
+        self.finish_reason = known
 
 
 def error_in(body: Mapping[str, Any]) -> str | None:
@@ -161,14 +197,17 @@ def _string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _call_text(calls: Any) -> str:
-    """The text of a tool call's pieces: tokens as well, though nobody reads them."""
-    if not isinstance(calls, list):
-        return ""
-    functions = [call.get("function") for call in calls if isinstance(call, Mapping)]
-    return "".join(
-        _string(function.get(key))
-        for function in functions
-        if isinstance(function, Mapping)
-        for key in ("name", "arguments")
-    )
+def _written(value: Any) -> str:
+    """Text, or the text of a list of parts."""
+    if isinstance(value, list):
+        return "".join(_string(part.get("text")) for part in value if isinstance(part, Mapping))
+    return _string(value)
+
+
+def _call_texts(source: Mapping[str, Any]) -> Iterator[str]:
+    """The texts of a tool call's pieces, in today's form or the older one: tokens as well, though nobody reads them."""
+    calls = source.get("tool_calls")
+    functions = [call.get("function") for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+    for function in [*functions, source.get("function_call")]:
+        if isinstance(function, Mapping):
+            yield from (_string(function.get(key)) for key in ("name", "arguments"))

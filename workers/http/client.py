@@ -1,17 +1,17 @@
 """The HTTP client. The one module that imports the HTTP package.
 
-A request has three kinds of deadline, each its own fault: to connect, until the first token (whatever else comes before
-it: a role, a keep-alive), and between two tokens. The HTTP package knows a time-out for each read only, which a server
-that keeps a silent connection alive never reaches; so a watchdog thread ends the connection when a deadline passes. It
-sleeps until then and costs the reading nothing.
+A streamed request has four deadlines, each its own fault: to connect, until the first token (whatever else comes before
+it: a role, a keep-alive), between two tokens, and for the whole. The HTTP package knows a time-out for each read only,
+which a server that keeps a silent connection alive never reaches; so a watchdog thread ends the connection when a
+deadline passes. It sleeps until then and costs the reading nothing. Every other request has one deadline for the whole
+and a limit to its size.
 """
 
 import contextlib
-import json
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -21,11 +21,15 @@ import httpx
 
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer, error_in, kind_of
-from workers.http.sse import SseError, SseParser
+from workers.http.reading import read_json
+from workers.http.sse import Event, SseError, SseParser
 from workers.stopwatch import Clock
+from workers.wellformed import well_formed_json
 
-_MAX_BODY_BYTES = 16 * 2**20  # of an answer in one piece: metrics, statistics, an error
+MAX_BODY_BYTES = 8 * 2**20  # of an answer in one piece: metrics, statistics, an error
+MAX_STREAM_BYTES = 128 * 2**20  # 100,000 tokens of a wordy server take about 40 MB
 _AFTER_DONE_S = 1.0  # how long the end of the stream may take once it said [DONE]
+_AFTER_FINISH_S = 10.0  # how long the usage and [DONE] may take once the answer has ended
 _SHOWN = 300
 
 
@@ -36,7 +40,29 @@ class Timeouts:
     connect_s: float = 10.0
     first_token_s: float = 600.0
     idle_s: float = 60.0
+    total_s: float = 24 * 3600.0  # of a streamed answer; a run's own deadline comes earlier
     query_s: float = 10.0  # for everything that is no generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """An answer in one piece."""
+
+    status_code: int
+    content: bytes
+
+    @property
+    def text(self) -> str:
+        """The body; what is not UTF-8 is replaced."""
+        return self.content.decode("utf-8", errors="replace")
+
+    def json(self) -> Any:
+        """The body's value, every string well formed.
+
+        Raises:
+            ValueError: not JSON, or none that can be relied on; see `workers.http.reading`.
+        """
+        return well_formed_json(read_json(self.text))
 
 
 @dataclass(slots=True)
@@ -96,23 +122,24 @@ class Client:
                 yield from self._read(path, body, reply, clock, watchdog)
             except (httpx.HTTPError, httpx.StreamError, OSError, SseError) as error:
                 if (fault := watchdog.fault) is not None:
-                    raise answer.failure(fault, f"{self.url}: {watchdog.words}") from error
-                if not answer.done:
+                    if not answer.whole:
+                        raise answer.failure(fault, f"{self.url}: {watchdog.words}") from error
+                elif not answer.done:
                     kind = FaultKind.generation_failed
                     raise answer.failure(kind, f"{self.url}: {_words(error)}", remedy=_remedy(error)) from error
-            if watchdog.fault is not None and not answer.done:
+            if watchdog.fault is not None and not answer.whole:
                 raise answer.failure(watchdog.fault, f"{self.url}: {watchdog.words}")
         answer.require_complete()
 
-    def get(self, path: str) -> httpx.Response:
+    def get(self, path: str) -> Fetched:
         """One small answer.
 
         Raises:
-            EngineError: nobody answers.
+            EngineError: nobody answers, or not within `Timeouts.query_s`, or with more than 8 MiB.
         """
         return self._query("GET", path, None)
 
-    def post(self, path: str, body: Mapping[str, Any], *, limit_s: float | None = None) -> httpx.Response:
+    def post(self, path: str, body: Mapping[str, Any], *, limit_s: float | None = None) -> Fetched:
         """Send JSON for an answer in one piece. Cookies that the server sets are kept.
 
         Args:
@@ -135,7 +162,7 @@ class Client:
         try:
             return response.json()
         except ValueError as error:
-            raise EngineError(FaultKind.generation_failed, f"{self.url}{path}: no JSON") from error
+            raise EngineError(FaultKind.generation_failed, f"{self.url}{path}: no JSON ({error})") from error
 
     def close(self) -> None:
         """Close the connections. May be called again."""
@@ -151,15 +178,27 @@ class Client:
 
     def _query(
         self, method: str, path: str, body: Mapping[str, Any] | None, *, limit_s: float | None = None
-    ) -> httpx.Response:
-        read_s = self.timeouts.query_s if limit_s is None else limit_s
-        timeout = httpx.Timeout(read_s, connect=self.timeouts.connect_s)
+    ) -> Fetched:
+        whole_s = self.timeouts.query_s if limit_s is None else limit_s
+        timeout = httpx.Timeout(whole_s, connect=self.timeouts.connect_s)
+        problem: Exception | None = None
         try:
-            return self._http.request(method, path, json=body, timeout=timeout)
-        except httpx.ReadTimeout as error:
-            raise TooLate(f"{self.url}{path}: {_words(error)}") from error
-        except (httpx.HTTPError, OSError) as error:
-            raise Unreachable(f"{self.url}{path}: {_words(error)}", remedy=_remedy(error)) from error
+            with (
+                _Alarm(self._connection, whole_s) as alarm,
+                self._http.stream(
+                    method, path, json=body, timeout=timeout, extensions={"trace": self._connection.trace}
+                ) as response,
+            ):
+                if (encoding := response.headers.get("content-encoding", "identity")) != "identity":
+                    raise Unreachable(f"{self.url}{path} sends {encoding}, although it was told not to")
+                found = Fetched(status_code=response.status_code, content=_held(response, f"{self.url}{path}"))
+        except (httpx.HTTPError, httpx.StreamError, OSError) as error:
+            problem = error
+        if alarm.rang or isinstance(problem, httpx.ReadTimeout):  # shut, a body without a length looks whole
+            raise TooLate(f"{self.url}{path}: no whole answer within {whole_s:g} s") from problem
+        if problem is not None:
+            raise Unreachable(f"{self.url}{path}: {_words(problem)}", remedy=_remedy(problem)) from problem
+        return found
 
     def _read(self, path: str, body: bytes, reply: Reply, clock: Clock, watchdog: "_Watchdog") -> Iterator[None]:
         answer, parser = reply.answer, SseParser()
@@ -172,22 +211,13 @@ class Client:
             extensions={"trace": self._connection.trace},
         ) as response:
             self._require_stream(response)
-            for chunk in response.iter_raw():
+            for chunk in _limited(response.iter_raw()):
                 if reply.first_byte_ns is None:
                     reply.first_byte_ns = clock()
-                for event in parser.feed(chunk):
-                    if answer.done:
-                        return
-                    if answer.take(event):
-                        if reply.first_visible_ns is None and answer.text:
-                            reply.first_visible_ns = clock()
-                        watchdog.progress()
-                        yield
-                if answer.done:
-                    watchdog.finish()
-            for event in parser.close():
-                if not answer.done and answer.take(event):
-                    yield
+                if not answer.done:  # then only the end is waited for, so that the server sees no hang-up
+                    yield from _ticks(parser.feed(chunk), reply, clock, watchdog)
+                    watchdog.ending(answer)
+            yield from _ticks(parser.close(), reply, clock, watchdog)
 
     def _require_stream(self, response: httpx.Response) -> None:
         """A status of 200 and an event stream.
@@ -199,7 +229,7 @@ class Client:
         encoding = response.headers.get("content-encoding", "identity")
         if response.status_code == httpx.codes.OK and "json" not in kind and encoding == "identity":
             return
-        text = _body(response)
+        text = _held(response, self.url).decode("utf-8", errors="replace").strip()
         said = _said(text)
         if response.status_code != httpx.codes.OK:
             raise StatusError(self.url, response.status_code, said)
@@ -252,32 +282,60 @@ class _Connection:
                 found.shutdown(socket.SHUT_RDWR)
 
 
+class _Alarm:
+    """Ends the connection when a request has taken too long."""
+
+    def __init__(self, connection: _Connection, limit_s: float) -> None:
+        self._connection = connection
+        self._timer = threading.Timer(limit_s, self._ring)
+        self._timer.daemon = True
+        self.rang = False
+
+    def _ring(self) -> None:
+        self.rang = True
+        self._connection.shut()
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+
+
 class _Watchdog:
-    """Ends the connection when a deadline passes, and says which."""
+    """Ends the connection when a deadline passes, and says which.
+
+    A deadline moves with each token. Once the answer has ended, nothing that the server sends moves it any more.
+    """
 
     def __init__(self, connection: _Connection, timeouts: Timeouts) -> None:
         self._connection = connection
         self._timeouts = timeouts
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="http-watchdog", daemon=True)
-        self._since = time.monotonic()
+        self._begun = self._since = time.monotonic()
         self._tokens = False
-        self._done = False
+        self._left_s: float | None = None  # for the stream's end, once the answer has ended
         self.fault: FaultKind | None = None
         self.words = ""
 
     def progress(self) -> None:
         """A token has come."""
         self._tokens = True
-        self._since = time.monotonic()
+        if self._left_s is None:
+            self._since = time.monotonic()
 
-    def finish(self) -> None:
-        """The answer is whole; only the stream's end is missing."""
-        self._done = True
-        self._since = time.monotonic()
+    def ending(self, answer: Answer) -> None:
+        """What is left once the answer has ended: the usage and [DONE], then the stream's end."""
+        left_s = _AFTER_DONE_S if answer.done else _AFTER_FINISH_S if answer.whole else None
+        if left_s != self._left_s:
+            self._since, self._left_s = time.monotonic(), left_s
 
     def __enter__(self) -> Self:
-        self._since = time.monotonic()
+        self._begun = self._since = time.monotonic()
         self._thread.start()
         return self
 
@@ -288,26 +346,31 @@ class _Watchdog:
         self._thread.join()
 
     def _limit_s(self) -> float:
-        if self._done:
-            return _AFTER_DONE_S
-        return self._timeouts.idle_s if self._tokens else self._timeouts.first_token_s
+        limits = self._timeouts
+        limit_s = limits.idle_s if self._tokens else limits.first_token_s
+        return limit_s if self._left_s is None else min(limit_s, self._left_s)
 
     def _watch(self) -> None:
         # The limit may shrink once tokens come, so the sleep is never longer than the shortest of them.
-        nap_s = min(self._timeouts.idle_s, self._timeouts.first_token_s, _AFTER_DONE_S)
+        limits = self._timeouts
+        nap_s = min(limits.idle_s, limits.first_token_s, _AFTER_DONE_S)
         while True:
-            left_s = self._since + self._limit_s() - time.monotonic()
+            now = time.monotonic()
+            whole_s = self._begun + limits.total_s - now
+            left_s = min(self._since + self._limit_s() - now, whole_s)
             if left_s <= 0:
                 break
             if self._over.wait(min(left_s, nap_s)):
                 return
-        if self._tokens:
-            self.fault = FaultKind.hung_inter_token
-            self.words = f"no token for {self._timeouts.idle_s:g} s"
-        else:
-            self.fault = FaultKind.hung_first_token
-            self.words = f"no first token within {self._timeouts.first_token_s:g} s"
+        self.fault, self.words = self._missed(whole_s)
         self._connection.shut()
+
+    def _missed(self, whole_s: float) -> tuple[FaultKind, str]:
+        if whole_s <= 0:
+            return FaultKind.too_long, f"no whole answer within {self._timeouts.total_s:g} s"
+        if self._tokens:
+            return FaultKind.hung_inter_token, f"no token for {self._timeouts.idle_s:g} s"
+        return FaultKind.hung_first_token, f"no first token within {self._timeouts.first_token_s:g} s"
 
 
 def checked_url(url: str) -> str:
@@ -335,19 +398,44 @@ _STATUS_REMEDIES = {
 }
 
 
-def _body(response: httpx.Response) -> str:
-    """The answer's body, as far as it is needed for a message."""
+def _limited(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    received = 0
+    for chunk in chunks:
+        received += len(chunk)
+        if received > MAX_STREAM_BYTES:
+            raise SseError(f"a stream of more than {MAX_STREAM_BYTES // 2**20} MiB")
+        yield chunk
+
+
+def _ticks(events: Sequence[Event], reply: Reply, clock: Clock, watchdog: _Watchdog) -> Iterator[None]:
+    """Take events until the answer is done; one tick for each that brings text or the end."""
+    for event in events:
+        if reply.answer.done:
+            return
+        if reply.answer.take(event):
+            if reply.first_visible_ns is None and reply.answer.text:
+                reply.first_visible_ns = clock()
+            watchdog.progress()
+            yield
+
+
+def _held(response: httpx.Response, where: str) -> bytes:
+    """The whole body.
+
+    Raises:
+        Unreachable: it is larger than `MAX_BODY_BYTES`.
+    """
     held = bytearray()
     for chunk in response.iter_raw():
         held += chunk
-        if len(held) > _MAX_BODY_BYTES:
-            break
-    return held.decode("utf-8", errors="replace").strip()
+        if len(held) > MAX_BODY_BYTES:
+            raise Unreachable(f"{where} sends more than {MAX_BODY_BYTES // 2**20} MiB where a small answer is due")
+    return bytes(held)
 
 
 def _said(text: str) -> str:
     try:
-        body = json.loads(text)
+        body = read_json(text)
     except ValueError:
         return " ".join(text.split())[:_SHOWN]
     found = error_in(body) if isinstance(body, dict) else None
@@ -359,7 +447,7 @@ def _words(error: Exception) -> str:
         return f"the connection ended in the middle of the answer: {error}"
     if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout | httpx.PoolTimeout):
         return f"no answer in time ({type(error).__name__})"
-    return f"{error}" or type(error).__name__
+    return f"{error}"[:_SHOWN] or type(error).__name__
 
 
 def _remedy(error: Exception) -> str:

@@ -14,7 +14,7 @@ line are never part of a character.
 
 from dataclasses import dataclass
 
-MAX_EVENT_BYTES = 64 * 2**20
+MAX_EVENT_BYTES = 16 * 2**20
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -37,13 +37,14 @@ class SseParser:
         comments: how many comment lines came: servers send them to keep a connection alive.
     """
 
-    __slots__ = ("_at_start", "_data", "_held", "_held_bytes", "_name", "_skip_lf", "comments")
+    __slots__ = ("_at_start", "_data", "_data_bytes", "_held", "_held_bytes", "_name", "_skip_lf", "comments")
 
     def __init__(self) -> None:
         self.comments = 0
         self._held: list[bytes] = []  # of a line that is not whole yet
         self._held_bytes = 0
         self._data: list[str] = []
+        self._data_bytes = 0  # of the event under way, in however many lines
         self._name = ""
         self._at_start = True
         self._skip_lf = False  # the last byte was a CR, which ended its line: an LF now belongs to it
@@ -52,7 +53,7 @@ class SseParser:
         """The events that this chunk completes.
 
         Raises:
-            SseError: an event larger than 64 MiB.
+            SseError: an event larger than `MAX_EVENT_BYTES`.
         """
         if self._skip_lf and chunk:
             self._skip_lf = False
@@ -84,8 +85,7 @@ class SseParser:
             return
         self._held.append(part)
         self._held_bytes += len(part)
-        if self._held_bytes > MAX_EVENT_BYTES:
-            raise SseError(f"a line of more than {MAX_EVENT_BYTES // 2**20} MiB")
+        _require_size(self._held_bytes)
 
     def _line(self, line: bytes) -> Event | None:
         """Take one whole line, its end left out; the event that it completes."""
@@ -99,6 +99,8 @@ class SseParser:
         if not name and colon:
             self.comments += 1
         elif name == b"data":
+            self._data_bytes += len(value)
+            _require_size(self._data_bytes)
             self._data.append(_text(value))
         elif name == b"event":
             self._name = _text(value)
@@ -109,8 +111,13 @@ class SseParser:
         if not data:
             self._name = ""
             return None
-        self._data, self._name = [], ""
+        self._data, self._data_bytes, self._name = [], 0, ""
         return Event("\n".join(data), name)
+
+
+def _require_size(size_bytes: int) -> None:
+    if size_bytes > MAX_EVENT_BYTES:
+        raise SseError(f"an event of more than {MAX_EVENT_BYTES // 2**20} MiB")
 
 
 def _text(value: bytes) -> str:
