@@ -2,16 +2,18 @@
 
 Keys are UUIDs, so a row is the same row wherever it is. Shared things are matched by their natural key, and the other's
 references are turned to ours; what we did not know of such a thing is filled in. Of a run that both sides know, the
-trials of both are kept, and the later row says what became of it (`db.advance`). A second merge changes nothing, and
-the order of merging does not change what is there in the end.
+trials of both are kept, and the later row says what became of it (`db.advance`): its plan, its arms' configuration and
+where it came from never change, and one that waits or runs here is left alone. A second merge changes nothing, and the
+order of merging does not change what is there in the end.
 
 What both sides cannot hold at once is settled by a rule and told: never silently.
 """
 
+import datetime as dt
 import sqlite3
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +22,8 @@ from typing import Any
 from sqlalchemy import JSON, Engine, Table
 
 from db.advance import attempts, later_trial, more_advanced
+from db.arrival import PlanReader, admit, any_plan
 from db.errors import SchemaError, TransferError, storage_errors
-from db.models import Base
 from db.session import database_path, open_database
 from db.staging import staged
 from db.tables import NATURAL_KEYS, columns, of_runs, run_tables, shared_references, shared_tables, unique_keys
@@ -29,6 +31,15 @@ from db.tables import NATURAL_KEYS, columns, of_runs, run_tables, shared_referen
 _TAKEN = "SELECT id FROM temp.taken"
 # Made after a run, and made again: of two for one place the later stays. Rounds and trials have rules of their own.
 _REPLACED = frozenset({"divergence", "pass_time"})
+# Of a run that both sides know, what its later row may say: what became of it, never what it is.
+_COURSE = (
+    "status finished_at heartbeat_at current note runner_started_at boot_id bandwidth_bytes_per_s bandwidth_source"
+).split()
+# Of its arms, what loading showed, where it is not known here.
+_SHOWN_BY_LOADING = (
+    "fingerprint engine_version block_size drafted_per_step load_s active_memory_bytes planned_weights_bytes"
+    " footprint_bytes memory_note"
+).split()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +55,14 @@ class Merged:
     notes: tuple[str, ...]  # conflicts and how they were settled, one line each
 
 
-def merge(url: str, other: Path) -> Merged:
+def merge(url: str, other: Path, *, read_plan: PlanReader = any_plan) -> Merged:
     """Take the runs of another database into this one, which is created where nothing is.
 
+    Args:
+        read_plan: refuses a text that is no plan.
+
     Raises:
-        TransferError: the other is this very database, or none of ours.
+        TransferError: the other is this very database, or none of ours, or holds what it must not.
         SchemaError: the other is damaged or newer; or the two cannot be brought together. Nothing was changed.
         DatabaseError: see `db.session.open_database`, `db.staging.staged`.
     """
@@ -59,20 +73,21 @@ def merge(url: str, other: Path) -> Merged:
     engine = open_database(url)
     try:
         with tempfile.TemporaryDirectory(prefix=".interlace-merge-", dir=path.parent) as folder:
-            return merge_staged(engine, staged(other, Path(folder)), shown=other)
+            return merge_staged(engine, staged(other, Path(folder)), shown=other, read_plan=read_plan)
     finally:
         engine.dispose()
 
 
-def merge_staged(engine: Engine, copy: Path, *, shown: Path) -> Merged:
+def merge_staged(engine: Engine, copy: Path, *, shown: Path, read_plan: PlanReader = any_plan) -> Merged:
     """`merge` with a copy that is sound and current already. `shown` is the file that messages are about."""
+    told = admit(copy, shown=shown, read_plan=read_plan, now=dt.datetime.now(dt.UTC))
     with storage_errors(str(engine.url.database)), closing(engine.raw_connection()) as pooled:
         connection: sqlite3.Connection = pooled.driver_connection  # type: ignore[assignment]  # of the driver in use
         connection.execute("ATTACH DATABASE ? AS other", (str(copy),))
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("PRAGMA defer_foreign_keys=ON")
-            done = _Merge(connection).run()
+            done = _Merge(connection, told).run()
             connection.execute("COMMIT")
         except sqlite3.IntegrityError as error:
             raise SchemaError(f"{shown}: does not fit this database ({error}); nothing was changed") from error
@@ -88,6 +103,7 @@ class _Merge:
     """One merge: `other` is attached, and a transaction is open."""
 
     connection: sqlite3.Connection
+    told: Mapping[str, str]  # of a run that is new here, by its id
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> Merged:
@@ -95,6 +111,7 @@ class _Merge:
         for table in shared_tables():
             self._share(table)
         known = [row[0] for row in self._rows(f"{_TAKEN} WHERE id IN (SELECT id FROM main.run)")]
+        self.notes += [note for run_id, note in self.told.items() if run_id in runs and run_id not in known]
         advanced = self._advance(known)
         self._number_rounds()
         new = {}
@@ -124,6 +141,18 @@ class _Merge:
         self._leave_out(
             "SELECT o.id, o.id FROM other.run o JOIN main.run m ON m.id = o.id AND m.plan_sha256 <> o.plan_sha256",
             "run {theirs}: has another plan here under the same id; the other's is left out",
+        )
+        self._leave_out(
+            "SELECT o.id, o.id FROM other.run o JOIN main.queue_entry q ON q.run_id = o.id AND q.state = 'waiting'"
+            " JOIN temp.taken t ON t.id = o.id",
+            "run {theirs}: waits in the queue here; the other's rows are left out;"
+            " to take them, `interlace queue cancel {theirs}` first",
+        )
+        self._leave_out(
+            "SELECT o.id, o.id FROM other.run o JOIN main.run m ON m.id = o.id AND m.status = 'running'"
+            " AND m.runner_pid IS NOT NULL JOIN temp.taken t ON t.id = o.id",
+            "run {theirs}: runs here, or its process died; the other's rows are left out;"
+            " to take them, let it end: `interlace resume {theirs}`",
         )
         ours = self._leave_out(
             "SELECT o.id, m.id FROM other.run o JOIN main.run m ON m.source_sha256 = o.source_sha256 AND m.id <> o.id",
@@ -182,32 +211,35 @@ class _Merge:
     # ---- runs that both sides know ----
 
     def _advance(self, known: Sequence[str]) -> int:
-        """Take the other's row of a run, and of its arms, where it is the later one."""
-        run, arm = Base.metadata.tables["run"], Base.metadata.tables["arm"]
+        """Take the other's word for what became of a run where it is the later one, and for what loading showed."""
         advanced = 0
         for run_id in known:
             ours, theirs = (self._run_row(schema, run_id) for schema in ("main", "other"))
             if more_advanced(theirs, ours):
                 advanced += 1
-                self._overwrite(run, f"o.id = '{run_id}'")
-                self._overwrite(arm, f"o.run_id = '{run_id}'")
+                self._update_course(run_id)
+                self._learn_arms(run_id)
         return advanced
 
-    def _run_row(self, schema: str, run_id: str) -> dict[str, Any]:
-        """Without references to shared things, whose ids differ between databases."""
-        table = Base.metadata.tables["run"]
-        names = [name for name in columns(table) if name not in shared_references(table)]
-        row = self._row(f"SELECT {_listed(names)} FROM {schema}.run WHERE id = '{run_id}'")
-        return dict(zip(names, row, strict=True))
-
-    def _overwrite(self, table: Table, where: str) -> None:
-        names = [name for name in columns(table) if name != "id"]
-        values = ", ".join(_value(table, name) for name in names)
+    def _update_course(self, run_id: str) -> None:
         self.connection.execute(
-            f'UPDATE main."{table.name}" AS m SET ({_listed(names)}) ='
-            f' (SELECT {values} FROM other."{table.name}" o WHERE o.id = m.id)'
-            f' WHERE m.id IN (SELECT o.id FROM other."{table.name}" o WHERE {where})'
+            f"UPDATE main.run AS m SET ({_listed(_COURSE)}) ="
+            f" (SELECT {_listed(_COURSE)} FROM other.run o WHERE o.id = m.id) WHERE m.id = ?",
+            (run_id,),
         )
+
+    def _learn_arms(self, run_id: str) -> None:
+        filled = ", ".join(
+            f'"{name}" = coalesce("{name}", (SELECT o."{name}" FROM other.arm o WHERE o.id = m.id))'
+            for name in _SHOWN_BY_LOADING
+        )
+        self.connection.execute(f"UPDATE main.arm AS m SET {filled} WHERE m.run_id = ?", (run_id,))
+
+    def _run_row(self, schema: str, run_id: str) -> dict[str, Any]:
+        """What tells how far a run got."""
+        names = ("created_at", *_COURSE)
+        row = self._row(f"SELECT {_listed(names)} FROM {schema}.run WHERE id = ?", run_id)
+        return dict(zip(names, row, strict=True))
 
     def _number_rounds(self) -> None:
         """A round that two copies of a run both went on to measure: both stay, numbered as attempts by their times."""
@@ -233,8 +265,8 @@ class _Merge:
             )
 
     def _round_ids(self, run_id: str, index: int) -> set[str]:
-        where = f"WHERE run_id = '{run_id}' AND \"index\" = {index}"
-        return {row[0] for schema in ("main", "other") for row in self._rows(f"SELECT id FROM {schema}.round {where}")}
+        sql = 'SELECT id FROM {}.round WHERE run_id = ? AND "index" = ?'
+        return {row[0] for schema in ("main", "other") for row in self._rows(sql.format(schema), run_id, index)}
 
     def _exclude(self) -> None:
         """What one side has excluded since is excluded."""
@@ -287,11 +319,11 @@ class _Merge:
         for name in ("taken", *(f"map_{table.name}" for table in shared_tables())):
             self.connection.execute(f"DROP TABLE temp.{name}")
 
-    def _rows(self, sql: str) -> list[Any]:
-        return self.connection.execute(sql).fetchall()
+    def _rows(self, sql: str, *values: Any) -> list[Any]:
+        return self.connection.execute(sql, values).fetchall()
 
-    def _row(self, sql: str) -> Any:
-        return self.connection.execute(sql).fetchone()
+    def _row(self, sql: str, *values: Any) -> Any:
+        return self.connection.execute(sql, values).fetchone()
 
 
 def _listed(names: Sequence[str]) -> str:

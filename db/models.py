@@ -192,6 +192,9 @@ class Run(Base):
     source_sha256: Mapped[str | None] = mapped_column(unique=True)
     bandwidth_bytes_per_s: Mapped[float | None]  # of the host's memory, for ceilings
     bandwidth_source: Mapped[str | None]  # published, measured, or why it is unknown
+    # Where the run came from, set by whoever takes it in and never by the file: such a run is judged, never executed.
+    arrived_at: Mapped[dt.datetime | None]  # NULL: planned here
+    arrived_from: Mapped[str | None]  # the name of the file
 
     experiment: Mapped[Experiment] = relationship(lazy="raise")
     host: Mapped[Host] = relationship(lazy="raise")

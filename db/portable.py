@@ -21,6 +21,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
+from db.arrival import PlanReader, any_plan
 from db.backup import deliver, refuse_in_the_way
 from db.engine import BUSY_TIMEOUT_S, compact_json
 from db.errors import TransferError, storage_errors
@@ -40,8 +41,8 @@ _CHUNK_BYTES = 1 << 20
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # the archive's own times say nothing
 # Where a configuration is kept, by table: redacted on the way out.
 _CONFIGURATIONS = {"run": "plan", "arm": "config", "checkpoint": "config"}
-# Of this machine's disk: they lead nowhere elsewhere, and hold a user's name.
-_PATHS = {"run": "log_dir", "trial": "log_path"}
+# Of this machine's disk, and of how a run came to it: they say nothing elsewhere, and hold a user's name.
+_NOT_TO_TELL = (("run", "log_dir"), ("run", "arrived_at"), ("run", "arrived_from"), ("trial", "log_path"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +94,11 @@ def export_run(url: str, run_id: str, target: Path, *, force: bool = False) -> E
     return Exported(path=place, manifest=manifest)
 
 
-def import_run(url: str, file: Path) -> Merged:
+def import_run(url: str, file: Path, *, read_plan: PlanReader = any_plan) -> Merged:
     """Take the run of a file into the database, which is created where nothing is.
+
+    Args:
+        read_plan: refuses a text that is no plan.
 
     Raises:
         TransferError: not such a file, or damaged.
@@ -109,7 +113,7 @@ def import_run(url: str, file: Path) -> Merged:
             manifest = unpack(file, content)
             make_current(content, shown=file)
             _refuse_other_runs(content, manifest, file)
-            return merge_staged(engine, content, shown=file)
+            return merge_staged(engine, content, shown=file, read_plan=read_plan)
     finally:
         engine.dispose()
 
@@ -222,7 +226,7 @@ def _write_content(database: Path, run_id: str, content: Path) -> tuple[str, int
         connection.execute("BEGIN")
         _copy_rows(connection, run_id)
         names = _redact(connection)
-        for table, column in _PATHS.items():
+        for table, column in _NOT_TO_TELL:
             connection.execute(f"UPDATE main.{table} SET {column} = NULL")
         connection.execute("COMMIT")
         experiment, trials = connection.execute(

@@ -10,6 +10,8 @@ RUNS_SQL = (
     "SELECT run.id, experiment.name, run.status FROM run JOIN experiment"
     " ON experiment.id = run.experiment_id ORDER BY run.created_at DESC, run.id DESC"
 )
+# The same without those that came from elsewhere: id and status.
+OWN_RUNS_SQL = "SELECT id, status FROM run WHERE arrived_at IS NULL ORDER BY created_at DESC, id DESC"
 LEFT_UNFINISHED = frozenset(("running", "interrupted", "failed"))  # statuses; one that runs, if its process is gone
 _CANDIDATES_SHOWN = 5
 

@@ -120,10 +120,32 @@ def simulate(overrides: tuple[str, ...], config_dir: str | None, **wanted: Any) 
 @_overrides
 @_fail_on
 @click.option("--quiet", is_flag=True, help="No progress; the audit only.")
-def run(overrides: tuple[str, ...], config_dir: str | None, fail_on: tuple[str, ...], *, quiet: bool) -> int:
-    """Plan, run now, and audit at the end."""
-    from orchestrator.commands.run import run_now
+@click.option(
+    "--from", "from_run", metavar="RUN", help="Run the plan of a stored run anew, after showing what it executes."
+)
+@click.option("--yes", "agreed", is_flag=True, help="With --from: agree to what the plan executes.")
+@click.option("--db", "url", metavar="URL", help="With --from: the database that holds RUN and takes the new run.")
+def run(
+    overrides: tuple[str, ...],
+    config_dir: str | None,
+    fail_on: tuple[str, ...],
+    from_run: str | None,
+    url: str | None,
+    *,
+    agreed: bool,
+    quiet: bool,
+) -> int:
+    """Plan, run now, and audit at the end.
 
+    With --from RUN: take the plan of a stored run instead of OVERRIDES, such as one that came by `db import`. All that
+    it would execute is shown, and it runs as a new run once you agree.
+    """
+    from orchestrator.commands.run import run_from, run_now
+
+    if from_run is not None:
+        return run_from(from_run, overrides=overrides, url=url, agreed=agreed, fail_on=fail_on, quiet=quiet)
+    if agreed or url is not None:
+        raise click.UsageError("--yes and --db belong to --from RUN; without it the database is INTERLACE_DB")
     return run_now(overrides, config_dir=config_dir, fail_on=fail_on, quiet=quiet)
 
 

@@ -5,7 +5,8 @@
     ├── IncompleteError    3   the run is unfinished and can be resumed
     │   └── StoppedError       it was asked to stop
     └── RefusedError       4   the environment: memory, orphan, power, database version, a worker's crash
-        └── HeldError          another process measures on this machine, or runs this run
+        ├── HeldError          another process measures on this machine, or runs this run
+        └── NotOursError       a plan from elsewhere, or one that was changed since it was stored
 
 A message says what, where and the remedy, in one line.
 """
@@ -44,3 +45,7 @@ class RefusedError(InterlaceError):
 
 class HeldError(RefusedError):
     """Another process that lives is at it."""
+
+
+class NotOursError(RefusedError):
+    """A plan that came from elsewhere, or that is not the one that was stored: it is never executed."""

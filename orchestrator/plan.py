@@ -10,7 +10,20 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from db.json_guard import read_json
+from orchestrator.typed import build
+
 PLAN_VERSION = 1
+MOST_PLAN_CHARACTERS = 64_000_000  # prompts included
+MOST_ROUNDS = 1_000_000
+_CHOICES = {
+    "metric": ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s"),
+    "interleave_by": ("prompt", "workload"),
+    "residency": ("resident", "swap"),
+    "evidence": ("require", "record"),
+    "on_preflight_failure": ("stop", "drop"),
+    "stop": ("full", "early"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,21 +174,59 @@ def dump(plan: Plan) -> str:
 
 
 def load(text: str) -> Plan:
-    """The plan that `dump` wrote.
+    """The plan that `dump` wrote, held against the types of its fields: anybody may have written the text.
 
     Raises:
-        ValueError: of another version.
+        ValueError: of another version, or not a plan; the message says where.
     """
-    body = json.loads(text)
-    if body["version"] != PLAN_VERSION:
-        raise ValueError(f"plan version {body['version']}; this interlace reads version {PLAN_VERSION}")
-    body["arms"] = tuple(Arm(**arm) for arm in body["arms"])
-    body["prompts"] = tuple(
-        Prompt(**(prompt | {"turns": tuple(tuple(turn) for turn in prompt["turns"])})) for prompt in body["prompts"]
-    )
-    deadlines = Deadlines(**body["design"].pop("deadlines"))
-    body["design"] = Design(**body["design"], deadlines=deadlines)
-    body["gate"] = Gate(**body["gate"])
-    body["command"] = tuple(body["command"])
-    body["notes"] = tuple(body["notes"])
-    return Plan(**body)
+    body = read_json(text, most_characters=MOST_PLAN_CHARACTERS)
+    if not isinstance(body, dict):
+        raise ValueError("plan is not an object")
+    if body.get("version") != PLAN_VERSION:
+        raise ValueError(f"plan version {body.get('version')!r}; this interlace reads version {PLAN_VERSION}")
+    plan = build(Plan, body, where="plan")
+    _check(plan)
+    return plan
+
+
+def _check(plan: Plan) -> None:
+    """What types cannot say.
+
+    Raises:
+        ValueError: see `load`.
+    """
+    names = [arm.name for arm in plan.arms]
+    if len(set(names)) != len(names) or plan.control not in names:
+        raise ValueError("plan.arms does not hold the control, or holds one name twice")
+    ids = [prompt.id for prompt in plan.prompts]
+    if len(set(ids)) != len(ids):
+        raise ValueError("plan.prompts holds one id twice")
+    for arm in plan.arms:
+        _check_arm(arm)
+    for name, known in _CHOICES.items():
+        if getattr(plan.design, name) not in known:
+            raise ValueError(f"plan.design.{name} is not one of {', '.join(known)}")
+    if not 0 < plan.design.alpha < 1 or plan.design.margin < 0:
+        raise ValueError("plan.design.alpha or plan.design.margin is out of range")
+    for what, number, most in (
+        ("design.rounds", plan.design.rounds, MOST_ROUNDS),
+        ("design.warmups", plan.design.warmups, MOST_ROUNDS),
+        ("gate.replays", plan.gate.replays, MOST_ROUNDS),
+    ):
+        if not 0 <= number <= most:
+            raise ValueError(f"plan.{what} is {number}, it may be 0 to {most}")
+
+
+def _check_arm(arm: Arm) -> None:
+    where = f"arm {arm.name!r}"
+    for part, keys in ((arm.engine, ("_target_", "name")), (arm.checkpoint, ("name", "source")), (arm.sampling, ())):
+        for key in keys:
+            if not isinstance(part.get(key), str):
+                raise ValueError(f"plan: {where} names no {key} of its engine or checkpoint")
+    if arm.draft is not None and not isinstance(arm.draft.get("name"), str):
+        raise ValueError(f"plan: {where} has a draft without a name")
+    temperature = arm.sampling.get("temperature")
+    if temperature is not None and (isinstance(temperature, bool) or not isinstance(temperature, int | float)):
+        raise ValueError(f"plan: {where} has a temperature that is not a number")
+    if not isinstance(arm.engine.get("environment") or {}, dict):
+        raise ValueError(f"plan: {where} has an environment that is not an object")

@@ -72,8 +72,9 @@ def merge_database(other: str, *, url: str | None) -> None:
     """`interlace db merge`: take another database's runs."""
     from db.merge import merge
     from db.session import database_url
+    from orchestrator.plan import load
 
-    _tell_merged(merge(database_url(url), Path(other)))
+    _tell_merged(merge(database_url(url), Path(other), read_plan=load))
 
 
 def import_file(file: str, *, url: str | None, choices: "Choices", dry_run: bool) -> None:
@@ -81,10 +82,11 @@ def import_file(file: str, *, url: str | None, choices: "Choices", dry_run: bool
     from db.portable import import_run, is_portable
     from db.session import database_url
     from orchestrator.commands.foreign import import_results
+    from orchestrator.plan import load
 
     chosen = database_url(url)
     if is_portable(Path(file)):
-        _tell_merged(import_run(chosen, Path(file)))
+        _tell_merged(import_run(chosen, Path(file), read_plan=load))
     else:
         import_results(chosen, Path(file), choices=choices, dry_run=dry_run)
 
@@ -97,6 +99,8 @@ def _tell_merged(merged: "Merged") -> None:
         f"{_count(merged.runs_new, 'run')} new, {merged.runs_known} already there{advanced};"
         f" {_count(merged.trials_new, 'trial')} new, {merged.trials_known} already there\n"
     )
+    if merged.runs_new:
+        sys.stdout.write("judge with `interlace audit RUN`; its plan is executed only by `interlace run --from RUN`\n")
     for note in merged.notes:
         sys.stdout.write(f"note: {shown_line(note)}\n")
 

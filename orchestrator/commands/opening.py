@@ -71,7 +71,7 @@ def _why_unmeasured(database: "Database", run_id: str) -> str:
 
 
 def unfinished_run(database: "Database") -> str:
-    """The newest run that was interrupted or failed, or whose process is gone. Loads no pandas.
+    """The newest run planned here that was interrupted or failed, or whose process is gone. Loads no pandas.
 
     Raises:
         HeldError: there is none, and a process that lives runs one.
@@ -79,14 +79,14 @@ def unfinished_run(database: "Database") -> str:
     """
     from sqlalchemy import text
 
-    from db.run_names import LEFT_UNFINISHED, RUNS_SQL
+    from db.run_names import LEFT_UNFINISHED, OWN_RUNS_SQL
     from db.session import reading
     from orchestrator.running.stored import refuse_if_held
 
     with reading(database) as session:
-        rows = session.execute(text(RUNS_SQL)).all()
+        rows = session.execute(text(OWN_RUNS_SQL)).all()
     held: HeldError | None = None
-    for run_id in (str(run_id) for run_id, _, status in rows if status in LEFT_UNFINISHED):
+    for run_id in (str(run_id) for run_id, status in rows if status in LEFT_UNFINISHED):
         try:
             refuse_if_held(database, run_id)
         except HeldError as error:

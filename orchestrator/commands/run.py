@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.commands.audit import audit_and_show
 from orchestrator.commands.opening import named_run, open_stored, plan_of_run, unfinished_run
-from orchestrator.commands.queue import compose_run, store_run
+from orchestrator.commands.queue import Planned, compose_run, store_run
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
@@ -15,11 +15,24 @@ if TYPE_CHECKING:
 
 def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequence[str], quiet: bool) -> int:
     """`interlace run`: put it into the queue and work on it alone, now. What this machine refuses is not stored."""
+    return _run(compose_run(overrides, config_dir=config_dir), fail_on=fail_on, quiet=quiet)
+
+
+def run_from(
+    run_text: str, *, overrides: Sequence[str], url: str | None, agreed: bool, fail_on: Sequence[str], quiet: bool
+) -> int:
+    """`interlace run --from RUN`: a new run of a stored plan, once the user has seen what it would execute."""
+    from orchestrator.commands.adopting import adopted
+
+    planned = adopted(run_text, url=url, overrides=overrides, agreed=agreed)
+    return _run(planned, fail_on=fail_on, quiet=quiet)
+
+
+def _run(planned: Planned, *, fail_on: Sequence[str], quiet: bool) -> int:
     from db.session import database_path
     from orchestrator.overnight.machine_lock import MachineLock
     from orchestrator.running.execute import check_machine
 
-    planned = compose_run(overrides, config_dir=config_dir)
     with MachineLock("interlace run") as lock:
         if planned.measured:
             lock.take()

@@ -93,6 +93,8 @@ def _run(session: Session, results: ForeignResults, plan: Plan, source: Source, 
         randomised=False,
         source_name=source.name,
         source_sha256=source.sha256,
+        arrived_at=dt.datetime.now(dt.UTC),
+        arrived_from=source.name,
     )
 
 

@@ -7,14 +7,15 @@ from sqlalchemy import Engine as Database
 
 from db import queue
 from db.errors import DatabaseError, StorageError
-from orchestrator.errors import IncompleteError, InputError, RefusedError, StoppedError
+from orchestrator.errors import IncompleteError, InputError, NotOursError, RefusedError, StoppedError
 from orchestrator.overnight.machine_lock import MachineLock
+from orchestrator.running.elsewhere import plan_to_execute
 from orchestrator.running.execute import carry_out, check_machine
 from orchestrator.running.making import reopen_run
 from orchestrator.running.observing import Observer
 from orchestrator.running.preparation import find_weights, refuse_what_does_not_fit
 from orchestrator.running.recorder import Recorder
-from orchestrator.running.stored import frozen_plan, refuse_if_held, refuse_other_weights
+from orchestrator.running.stored import refuse_if_held, refuse_other_weights
 
 
 def run_entry(
@@ -32,7 +33,7 @@ def run_entry(
         Exception: whatever else ended it; the entry says so, and what is finished is stored.
     """
     try:
-        recorder = reopen_run(database, frozen_plan(database, run_id), run_id)
+        recorder = reopen_run(database, plan_to_execute(database, run_id), run_id)
         _refuse(recorder, lock)
         carry_out(recorder, observer=observer, should_stop=should_stop)
     except (Exception, KeyboardInterrupt) as error:
@@ -57,6 +58,8 @@ def _refuse(recorder: Recorder, lock: MachineLock) -> None:
 
 def state_after(error: BaseException) -> queue.State:
     """Whether a run that ended so goes on in its place: not where it would only end so again. Pure."""
+    if isinstance(error, NotOursError):
+        return "failed"
     if isinstance(error, StoppedError | KeyboardInterrupt | RefusedError | DatabaseError):
         return "waiting"
     return "failed"

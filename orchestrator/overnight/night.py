@@ -21,8 +21,8 @@ from orchestrator.overnight.agenda import Waiting, waiting_here
 from orchestrator.overnight.entry_run import note_of, run_entry, state_after
 from orchestrator.overnight.machine_lock import MachineLock
 from orchestrator.overnight.preflight import check_run, needs_check, stands_in_the_way
-from orchestrator.running.making import reopen_run
 from orchestrator.running.observing import Observer
+from orchestrator.running.recorder import finish_run
 from orchestrator.running.stored import frozen_plan
 from workers.host import HostFacts
 
@@ -96,8 +96,7 @@ class Night:
         self.teller.checked(found)
 
     def _fail(self, entry: Entry, note: str) -> None:
-        plan = frozen_plan(self.database, entry.run_id)
-        reopen_run(self.database, plan, entry.run_id).finish("failed", note=note)
+        finish_run(self.database, entry.run_id, "failed", note=note)
         queue.settle(self.database, entry.run_id, "failed", note=note)
         at = self.now()
         self.ended.append(

@@ -10,6 +10,7 @@ from db.queue import Entry
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.plan import Arm, Plan
 from orchestrator.running.crew import Member
+from orchestrator.running.elsewhere import refuse_other_plan
 from orchestrator.running.execute import crew_of
 from orchestrator.running.making import reopen_run
 from orchestrator.running.preflight import try_arm
@@ -33,8 +34,12 @@ def check_run(
     database: Database, plan: Plan, run_id: str, *, host: HostFacts, note: Callable[[str], None], now: dt.datetime
 ) -> Checked:
     """Load each arm alone, let it answer, look at its evidence; what was found is stored with the entry."""
-    recorder = reopen_run(database, plan, run_id)
-    checked = dict(_check(recorder, host, note))
+    try:
+        refuse_other_plan(database, run_id, plan)
+    except RefusedError as error:
+        checked: Checked = {WHOLE_RUN: str(error)}
+    else:
+        checked = dict(_check(reopen_run(database, plan, run_id), host, note))
     queue.store_check(database, run_id, checked, now=now)
     return checked
 

@@ -1,38 +1,129 @@
-"""Runs that came from another machine or another tool: they can be judged here, and not be gone on with."""
+"""The wall: what may be judged is not what may be executed.
+
+A plan names commands, interpreters, environments and addresses. Only a plan that was composed here, or that a user has
+seen and agreed to (`interlace run --from`), is executed; and only as it was stored then. Where a run came from is what
+the importer wrote down (`run.arrived_at`), never what a file says.
+"""
+
+import hashlib
 
 from sqlalchemy import Engine as Database
-from sqlalchemy import select
 
 from db import models
+from db.escaping import shown_line
 from db.session import reading
-from orchestrator.errors import RefusedError
+from orchestrator.errors import NotOursError, RefusedError
+from orchestrator.plan import Plan, dump, load
+from orchestrator.planning.residency import is_simulated
 from workers.host import HostFacts
 
 OWN = "interlace"
 
 
-def refuse_from_elsewhere(database: Database, run_id: str, host: HostFacts) -> None:
-    """Refuse to go on with a run that this machine did not begin: its trials would bear the other's name.
-
-    A machine is known by its chip, cores and memory: a name changes with the network. Simulated runs measure nothing.
+def plan_to_execute(database: Database, run_id: str) -> Plan:
+    """The plan of a run, proven to be the user's own and unchanged: asked for right before anything of it is executed.
 
     Raises:
-        RefusedError: another tool's results, or another machine's run.
+        NotOursError: the run came from elsewhere, or its plan is not the one that was stored.
+        RefusedError: another version of interlace wrote it.
     """
-    query = (
-        select(models.Run.origin, models.Run.simulated, models.Host)
-        .join(models.Host, models.Run.host_id == models.Host.id)
-        .where(models.Run.id == run_id)
-    )
+    run = _row(database, run_id)
+    _refuse_arrived(run)
+    return _proven(run)
+
+
+def plan_to_adopt(database: Database, run_id: str) -> Plan:
+    """The plan of any interlace run, unchanged since it was stored: to be shown, and executed once it is agreed to.
+
+    Raises:
+        NotOursError: another tool's results, or a plan that is not the one that was stored.
+        RefusedError: another version of interlace wrote it.
+    """
+    run = _row(database, run_id)
+    _refuse_foreign(run)
+    return _proven(run)
+
+
+def refuse_other_plan(database: Database, run_id: str, plan: Plan) -> None:
+    """Refuse to execute a plan that is not the stored one of this run.
+
+    Raises:
+        NotOursError: see `plan_to_execute`; or the plan at hand is another one.
+    """
+    if dump(plan) != dump(plan_to_execute(database, run_id)):
+        raise NotOursError(f"run {run_id}: the plan at hand is not the one that was stored; nothing of it is executed")
+
+
+def origin_in_words(database: Database, run_id: str) -> str:
+    """Where a run came from, in one line."""
+    run = _row(database, run_id)
+    if run.arrived_at is None:
+        return "planned here"
+    return f"taken from {shown_line(run.arrived_from or 'an unknown file')} on {run.arrived_at:%Y-%m-%d}"
+
+
+def refuse_from_elsewhere(database: Database, run_id: str, host: HostFacts) -> None:
+    """Refuse to go on with a run that was not planned here, or that another machine began.
+
+    A machine is known by its chip, cores and memory: a name changes with the network. Simulated runs measure nothing;
+    whether a run is one is what its plan says.
+
+    Raises:
+        NotOursError: see `plan_to_execute`.
+        RefusedError: another machine's run: its further trials would bear the other's name.
+    """
+    run = _row(database, run_id)
+    _refuse_arrived(run)
     with reading(database) as session:
-        origin, simulated, begun_on = session.execute(query).one()
-    if origin != OWN:
-        raise RefusedError(
-            f"run {run_id}: results of {origin}, imported; nothing of it can be run: see `interlace run`"
-        )
+        begun_on = session.get_one(models.Host, run.host_id)
     machine = (begun_on.chip, begun_on.cpu_count, begun_on.memory_bytes)
-    if not simulated and machine != (host.chip, host.cpu_count, host.memory_bytes):
+    if not _is_simulated(run.plan) and machine != (host.chip, host.cpu_count, host.memory_bytes):
         raise RefusedError(
             f"run {run_id}: began on another machine ({begun_on.name}, {begun_on.chip or 'unknown chip'}); resume it"
-            " there, or start a new run here"
+            f" there, or start a new run here: `interlace run --from {run_id}`"
         )
+    _proven(run)
+
+
+def _row(database: Database, run_id: str) -> models.Run:
+    with reading(database) as session:
+        return session.get_one(models.Run, run_id)
+
+
+def _refuse_foreign(run: models.Run) -> None:
+    if run.origin != OWN:
+        raise NotOursError(
+            f"run {run.id}: results of {shown_line(run.origin)}, imported; nothing of it can be run:"
+            " see `interlace run`"
+        )
+
+
+def _refuse_arrived(run: models.Run) -> None:
+    _refuse_foreign(run)
+    if run.arrived_at is not None:
+        raise NotOursError(
+            f"run {run.id}: its plan came from elsewhere ({shown_line(run.arrived_from or 'unknown')}) and is not"
+            f" executed; see what it would execute, and start a new run of it: `interlace run --from {run.id}`"
+        )
+
+
+def _proven(run: models.Run) -> Plan:
+    """The plan, read from the very text that is hashed here."""
+    try:
+        plan = load(run.plan)
+    except ValueError as error:
+        raise RefusedError(f"run {run.id}: {error}; use the interlace version that made it") from error
+    if hashlib.sha256(run.plan.encode("utf-8")).hexdigest() != run.plan_sha256:
+        raise NotOursError(
+            f"run {run.id}: its plan is not the one that was stored (its SHA-256 differs from plan_sha256), so nothing"
+            " of it is executed; start a new run with `interlace run`"
+        )
+    return plan
+
+
+def _is_simulated(plan: str) -> bool:
+    """A plan that cannot be read may measure."""
+    try:
+        return all(is_simulated(arm) for arm in load(plan).arms)
+    except ValueError:
+        return False

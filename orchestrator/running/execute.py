@@ -17,6 +17,7 @@ from orchestrator.errors import HeldError, IncompleteError, InputError, RefusedE
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
 from orchestrator.running.crew import Crew
+from orchestrator.running.elsewhere import refuse_other_plan
 from orchestrator.running.life import Chronicle, Heartbeat
 from orchestrator.running.observing import Observer, Several
 from orchestrator.running.preparation import ArmWeights, find_weights
@@ -116,8 +117,10 @@ def run_recorded(
 
     Raises:
         HeldError: another process runs it.
+        NotOursError: its plan came from elsewhere, or is not the one that was stored.
         InterlaceError: see `orchestrator.running.runner.Runner.run`.
     """
+    refuse_other_plan(recorder.database, recorder.run_id, recorder.plan)
     plan, schedule = recorder.plan, build_schedule(recorder.plan)
     stored = stored_trials(recorder.database, recorder.run_id)
     if plan.control in stored.dropped:

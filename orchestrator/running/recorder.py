@@ -28,6 +28,16 @@ from workers.protocol import Hello, Loaded
 PATIENCE_S = 600.0
 
 
+def finish_run(database: Database, run_id: str, status: str, *, note: str | None = None) -> None:
+    """A run ended: done, interrupted or failed."""
+    values: dict[str, Any] = {"status": status, "note": note, "finished_at": None}
+    if status in ("done", "failed"):
+        values |= {"finished_at": dt.datetime.now(dt.UTC), "current": None}
+    with transaction(database, patience_s=PATIENCE_S) as session:
+        changed = update(models.Run).where(models.Run.id == run_id, models.Run.status != status)
+        session.execute(changed.values(**values))
+
+
 @dataclass(slots=True)
 class Recorder:
     """Writes one run. Every method is one short transaction."""
@@ -63,12 +73,7 @@ class Recorder:
 
     def finish(self, status: str, *, note: str | None = None) -> None:
         """The run ended: done, interrupted or failed."""
-        values: dict[str, Any] = {"status": status, "note": note, "finished_at": None}
-        if status in ("done", "failed"):
-            values |= {"finished_at": dt.datetime.now(dt.UTC), "current": None}
-        with transaction(self.database, patience_s=PATIENCE_S) as session:
-            changed = update(models.Run).where(models.Run.id == self.run_id, models.Run.status != status)
-            session.execute(changed.values(**values))
+        finish_run(self.database, self.run_id, status, note=note)
 
     # ---- arms ----
 

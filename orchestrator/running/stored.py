@@ -37,7 +37,7 @@ def frozen_plan(database: Database, run_id: str) -> Plan:
     """The plan that the run began with.
 
     Raises:
-        RefusedError: another version of interlace wrote it.
+        RefusedError: another version of interlace wrote it, or it is no plan.
     """
     try:
         return load(stored_plan(database, run_id))

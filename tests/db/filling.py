@@ -1,6 +1,7 @@
 """A small database with two runs whose numbers are known, for tests that read."""
 
 import datetime as dt
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -169,7 +170,7 @@ def _run(session: Session, shared: _Shared, *, day: int, arms: tuple[str, ...]) 
         created_at=started_at,
         finished_at=started_at + dt.timedelta(hours=2),
         plan="{}",
-        plan_sha256=f"{day:064x}",
+        plan_sha256=hashlib.sha256(b"{}").hexdigest(),
         workload_sha256="w" * 64,
         seed=day,
         rounds=ROUNDS,

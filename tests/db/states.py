@@ -1,6 +1,8 @@
 """Small databases made from a description, for tests of merging: two may hold different states of the same run."""
 
 import datetime as dt
+import hashlib
+import json
 import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -88,8 +90,8 @@ def _add(rows: dict[str, list[dict[str, Any]]], run: RunState, side: str) -> Non
             "status": run.status,
             "created_at": START,
             "heartbeat_at": heartbeat,
-            "plan": run.plan,
-            "plan_sha256": run.plan,
+            "plan": json.dumps({"name": run.plan}),
+            "plan_sha256": hashlib.sha256(json.dumps({"name": run.plan}).encode()).hexdigest(),
             "workload_sha256": "w",
             "seed": 0,
             "rounds": 3,
@@ -173,13 +175,21 @@ def _add_trial(rows: dict[str, list[dict[str, Any]]], run: str, round_id: str, t
     )
 
 
+# Whose process runs it, and where it came from: the importer's, not the run's own.
+IMPORTERS = frozenset({"runner_pid", "arrived_at", "arrived_from"})
+
+
 def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Every row, references to shared things by their natural keys, so that two databases can be held side by side."""
     found = {}
     with closing(sqlite3.connect(path)) as connection:
         for table in (*shared_tables(), *run_tables()):
             shared = shared_references(table)
-            own = [name for name in columns(table) if table.name not in NATURAL_KEYS or name != "id"]
+            own = [
+                name
+                for name in columns(table)
+                if name not in IMPORTERS and (table.name not in NATURAL_KEYS or name != "id")
+            ]
             values = ", ".join(
                 f'(SELECT "{NATURAL_KEYS[shared[name]]}" FROM "{shared[name]}" s WHERE s.id = t."{name}")'
                 if name in shared

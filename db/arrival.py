@@ -1,0 +1,109 @@
+"""What an importer decides about runs that come from elsewhere, on a copy of ours, before any row is taken.
+
+A file can say of itself whatever it likes. So where a run came from is what is written here; its plan must be the one
+that its hash names; whether it is simulated follows from its plan; and a lease of another process is none.
+"""
+
+import datetime as dt
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from db.errors import TransferError
+from db.json_guard import read_json
+from db.redaction import ENVIRONMENT, REDACTED
+
+PlanReader = Callable[[str], object]  # raises ValueError, in one line, where a text is no plan
+_SIMULATED = ".Simulated"  # the end of the engine's class
+
+
+def any_plan(text: str) -> None:
+    """The least that a plan must be, for callers that do not know what is in one.
+
+    Raises:
+        ValueError: not a JSON object.
+    """
+    if not isinstance(read_json(text), Mapping):
+        raise ValueError("not an object")
+
+
+def admit(copy: Path, *, shown: Path, read_plan: PlanReader, now: dt.datetime) -> dict[str, str]:
+    """Check the plans of a copy's runs, and set what is the importer's to say. Returns notes, one line, by run.
+
+    Raises:
+        TransferError: a plan that is none, or not the one that its hash names; nothing may be taken.
+    """
+    notes: dict[str, str] = {}
+    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        for run_id, text, sha256, origin in connection.execute(
+            "SELECT id, plan, plan_sha256, origin FROM run"
+        ).fetchall():
+            where = f"{shown}: run {run_id}"
+            plan = _read(text, read_plan, where)
+            if hashlib.sha256(text.encode("utf-8")).hexdigest() != sha256:
+                _refuse_unless_redacted(plan, where)
+                notes[run_id] = f"run {run_id}: its plan has hidden secrets: it can be judged, but never executed"
+            _refuse_other_arms(connection, run_id, plan, where)
+            connection.execute(
+                "UPDATE run SET simulated = ?, randomised = min(randomised, ?), arrived_at = ?, arrived_from = ?,"
+                " runner_pid = NULL WHERE id = ?",
+                (_is_simulated(plan), origin == "interlace", _stored(now), shown.name, run_id),
+            )
+        connection.execute("COMMIT")
+    return notes
+
+
+def _read(text: str, read_plan: PlanReader, where: str) -> Mapping[str, Any]:
+    try:
+        read_plan(text)
+        plan: Mapping[str, Any] = read_json(text)
+    except ValueError as error:
+        raise TransferError(f"{where}, column plan: {error}; export the run again") from error
+    return plan
+
+
+def _refuse_unless_redacted(plan: Mapping[str, Any], where: str) -> None:
+    """An export hides secrets that an older version stored; the hash stays that of the plan that ran."""
+    if not any(REDACTED in variables.values() for variables in _environments(plan)):
+        raise TransferError(
+            f"{where}, column plan: is not the plan that plan_sha256 names, it was changed; export the run again"
+        )
+
+
+def _environments(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, Mapping):
+        found = value.get(ENVIRONMENT)
+        if isinstance(found, Mapping):
+            yield found
+        for each in value.values():
+            yield from _environments(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _environments(each)
+
+
+def _refuse_other_arms(connection: sqlite3.Connection, run_id: str, plan: Mapping[str, Any], where: str) -> None:
+    """The arms' rows are those of the plan."""
+    planned = [arm for arm in plan.get("arms", ()) if isinstance(arm, Mapping) and "name" in arm]
+    if not planned:
+        return
+    rows = dict(connection.execute("SELECT name, is_control FROM arm WHERE run_id = ?", (run_id,)).fetchall())
+    if set(rows) != {arm["name"] for arm in planned}:
+        raise TransferError(f"{where}: its arms are not those of its plan; export the run again")
+    if [name for name, is_control in rows.items() if is_control] != [plan.get("control")]:
+        raise TransferError(f"{where}: its control is not that of its plan; export the run again")
+
+
+def _is_simulated(plan: Mapping[str, Any]) -> bool:
+    """As when a run is planned: one simulated arm makes it one that measures nothing real."""
+    engines = [arm.get("engine") or {} for arm in plan.get("arms", ())]
+    return any(str(engine.get("_target_")).endswith(_SIMULATED) for engine in engines)
+
+
+def _stored(time: dt.datetime) -> str:
+    """As `db.models.UtcDateTime` stores it."""
+    return time.astimezone(dt.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

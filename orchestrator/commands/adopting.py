@@ -1,0 +1,62 @@
+"""`interlace run --from RUN`: a new run of a stored plan, after the user has seen what it would execute."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import click
+
+from db.escaping import shown_line
+from orchestrator.commands.queue import Planned
+from orchestrator.errors import InputError
+from orchestrator.plan import Plan
+
+
+def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed: bool) -> Planned:
+    """The plan of a stored run, agreed to, as one to run here. Nothing of it is looked up before the agreement.
+
+    Raises:
+        InputError: overrides beside it, or no agreement.
+        NotOursError: another tool's results, or a plan that was changed since it was stored.
+    """
+    from db.session import database_url, open_existing
+    from orchestrator.commands.opening import named_run
+    from orchestrator.running.elsewhere import origin_in_words, plan_to_adopt
+    from orchestrator.running.preparation import find_weights, refuse_what_does_not_fit
+
+    if overrides:
+        raise InputError(f"run --from {run_text}: takes the plan as it is; leave out {overrides[0]!r}")
+    chosen = database_url(url)
+    database = open_existing(chosen)
+    run_id = named_run(database, run_text)
+    plan, origin = plan_to_adopt(database, run_id), origin_in_words(database, run_id)
+    database.dispose()
+    _show(plan, run_id, origin)
+    _agree(run_id, agreed=agreed)
+    plan = replace(plan, notes=(*plan.notes, f"the plan of run {run_id}, {origin}"))
+    weights = find_weights(plan)
+    refuse_what_does_not_fit(plan)
+    return Planned(plan=plan, weights=weights, url=chosen)
+
+
+def _show(plan: Plan, run_id: str, origin: str) -> None:
+    from orchestrator.running.disclosure import disclosure
+
+    sys.stdout.write(f"the plan of run {run_id}, {origin}, would execute on this machine:\n")
+    for head, lines in disclosure(plan):
+        sys.stdout.write(f"  {head}\n")
+        sys.stdout.writelines(f"    {shown_line(line)}\n" for line in lines)
+    sys.stdout.write(f"  prompts\n    {len(plan.prompts)}, sent to each of {len(plan.arms)} arms\n")
+    sys.stdout.flush()
+
+
+def _agree(run_id: str, *, agreed: bool) -> None:
+    if agreed:
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InputError(
+            f"run --from {run_id}: needs your agreement to what it would execute, and there is no terminal to ask on;"
+            " read the list above, then add --yes"
+        )
+    if not click.confirm("Execute all of this here, as a new run?", default=False):
+        raise InputError(f"run --from {run_id}: not agreed to; nothing was executed or stored")
