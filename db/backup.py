@@ -5,10 +5,9 @@ The place may be a network disk, for there it is a file like any other.
 """
 
 import datetime as dt
-import shutil
 import sqlite3
 import tempfile
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from db.engine import connect_readonly
 from db.errors import SchemaError, StorageError, TransferError, storage_errors
 from db.migrate import State, current, refuse_all_but_current, refuse_unknown
 from db.staging import copy_online
+from files.private import refuse_unsafe
+from files.writing import copy_into
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +70,11 @@ def refuse_in_the_way(place: Path, *, force: bool, not_over: Path) -> None:
     """
     if not place.parent.is_dir():
         raise TransferError(f"{place.parent}: no such folder; create it, or name another file")
-    if place.is_dir():
+    if place.is_dir() and not place.is_symlink():
         raise TransferError(f"{place}: is a folder; name a file in it")
     if place.exists() and place.samefile(not_over):
         raise TransferError(f"{place}: is the database itself; name another file")
+    _refuse_unsafe(place)
     if place.exists() and not force:
         raise TransferError(f"{place}: exists; name another file, or replace it with --force")
     if place.with_name(place.name + "-wal").exists():
@@ -86,15 +88,17 @@ def deliver(made: Path, place: Path) -> None:
     Raises:
         StorageError: it cannot be written there.
     """
-    partial = place.with_name(f".{place.name}.partial")
     try:
-        shutil.copyfile(made, partial)
-        partial.replace(place)
+        copy_into(made, place)
     except OSError as error:
         raise StorageError(f"{place}: cannot be written ({error.strerror}); name another file") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
+
+
+def _refuse_unsafe(place: Path) -> None:
+    try:
+        refuse_unsafe(place)
+    except OSError as error:
+        raise TransferError(f"{place}: {error.strerror}; name another file") from error
 
 
 def _refuse_damaged(copy: Path, database: Path) -> None:

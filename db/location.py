@@ -10,17 +10,21 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from urllib.parse import unquote
 
 import platformdirs
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from db.errors import LocationError, NetworkDiskError
+from files.private import create_private, make_private_folder, tighten
 
 ENVIRONMENT_VARIABLE = "INTERLACE_DB"
 _PREFIX = "sqlite:///"
+_SQLITE = re.compile(r"sqlite(\+\w+)?:///")
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|sqlite:")
 _HEADER = b"SQLite format 3\x00"
 _PRIMARY_CODE = 0xFF  # of an extended result code
 _NETWORK_TYPES = frozenset(
@@ -32,37 +36,55 @@ _NETWORK_TYPES = frozenset(
 def database_url(explicit: str | None) -> str:
     """The database's URL: the explicit one, else INTERLACE_DB, else a file in the user's data folder.
 
-    A plain path is accepted for a URL; the result is always `sqlite:///` and an absolute path.
+    A plain path is accepted for a URL; the result is always `sqlite:///` and an absolute path, `%` and `?` escaped.
 
     Raises:
         LocationError: no SQLite file is named.
     """
     text = explicit or os.environ.get(ENVIRONMENT_VARIABLE)
-    if not text:
-        return f"{_PREFIX}{platformdirs.user_data_path('interlace', appauthor=False) / 'interlace.db'}"
-    return f"{_PREFIX}{database_path(text)}"
+    path = database_path(text) if text else _default_folder() / "interlace.db"
+    return _PREFIX + _escaped(str(path), "%?")
 
 
 def database_path(url: str) -> Path:
     """The absolute path of the file that a URL or a plain path names.
 
+    A plain path is taken letter by letter, but for `~` at its beginning. In a URL, what follows `sqlite:///` is a path
+    with percent escapes, and `?` begins parameters, which are refused.
+
     Raises:
         LocationError: another kind of database, none in a file, or parameters that would change how it is opened.
     """
-    if "://" not in url and not url.startswith("sqlite:"):
-        return Path(url).expanduser().absolute()
+    if not _SCHEME.match(url):
+        return _absolute(url)
     try:
-        parsed = make_url(url)
+        parsed = make_url(_escaped(url))
     except ArgumentError as error:
         raise LocationError(f"database URL {url!r}: not a URL; write {_PREFIX}PATH or a path") from error
     shown = parsed.render_as_string(hide_password=True)
     if parsed.get_backend_name() != "sqlite":
         raise LocationError(f"database URL {shown}: only SQLite files are supported; write {_PREFIX}PATH or a path")
-    if parsed.query or (parsed.database or "").startswith("file:"):
-        raise LocationError(f"database URL {shown}: takes no parameters; write {_PREFIX}PATH or a path")
+    if "?" in url or (parsed.database or "").startswith("file:"):
+        remedy = f"write {_PREFIX}PATH or a path; a question mark in a URL's file name is %3F"
+        raise LocationError(f"database URL {shown}: takes no parameters; {remedy}")
     if parsed.host or parsed.database in (None, "", ":memory:"):
         raise LocationError(f"database URL {shown}: names no file; write {_PREFIX}PATH (three slashes) or a path")
-    return Path(str(parsed.database)).expanduser().absolute()
+    return _absolute(unquote(_SQLITE.sub("", url), errors="surrogateescape"))
+
+
+def _escaped(text: str, letters: str = "") -> str:
+    """With percent escapes for these letters, and for bytes of a file's name that are not UTF-8."""
+    pattern = rf"[{letters}\udc80-\udcff]"
+    return re.sub(pattern, lambda found: f"%{found[0].encode('utf-8', 'surrogateescape').hex().upper()}", text)
+
+
+def _absolute(text: str) -> Path:
+    if "\0" in text:
+        raise LocationError(f"database {text!r}: a file's name holds no NUL; name another file")
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:  # ~NAME of nobody is a name like any other
+        return Path(text).absolute()
 
 
 def check_file(path: Path) -> None:
@@ -104,10 +126,25 @@ def make_folder(path: Path) -> None:
         LocationError: it cannot be created.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
     except OSError as error:
         reason = error.strerror
         raise LocationError(f"{path.parent}: no folder there ({reason}); name another with INTERLACE_DB") from error
+
+
+def keep_private(path: Path) -> None:
+    """The database and its log for their owner alone: they hold prompts and answers. SQLite gives the log the
+    database's own rights."""
+    with suppress(OSError):  # SQLite says what is wrong with the place
+        create_private(path)
+    for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
+        tighten(each)
+    if path.parent == _default_folder():
+        tighten(path.parent)
+
+
+def _default_folder() -> Path:
+    return platformdirs.user_data_path("interlace", appauthor=False)
 
 
 def check_disk(path: Path) -> None:
@@ -150,7 +187,9 @@ def parse_macos_mounts(text: str) -> list[tuple[str, str]]:
 def _mounts() -> list[tuple[str, str]]:
     if sys.platform == "darwin":
         try:
-            done = subprocess.run(["/sbin/mount"], capture_output=True, text=True, timeout=5, check=False)
+            done = subprocess.run(
+                ["/sbin/mount"], capture_output=True, encoding="utf-8", errors="replace", timeout=5, check=False
+            )
         except (OSError, subprocess.TimeoutExpired):
             return []
         return parse_macos_mounts(done.stdout)

@@ -24,6 +24,7 @@ from rich.text import Text
 from db.errors import LocationError, QueryError
 from db.escaping import in_markdown, shown, shown_json, shown_line
 from db.result import QueryResult, Value
+from files.writing import write_file
 
 STYLES = ("table", "csv", "json", "markdown", "parquet")
 NULL = "\u2013"  # a dash
@@ -131,7 +132,7 @@ def _write_parquet(result: QueryResult, output: Path | None, stream: TextIO) -> 
 
 def _write_file(path: Path, content: bytes) -> None:
     try:
-        path.write_bytes(content)
+        write_file(path, content)
     except OSError as error:
         raise LocationError(f"{path}: cannot be written ({error.strerror}); name another file with -o") from error
 

@@ -96,4 +96,5 @@ def _free(folder: Path) -> int | None:
 def leftover_lines(found: Leftovers) -> list[str]:
     """Orphans, which the next run ends, and suspects, which it refuses."""
     lines = [f"the next run ends {describe_orphan(each)}" for each in found.orphans]
-    return lines + [f"in the way: {describe_suspect(each)}" for each in found.suspects]
+    lines += [f"in the way: {describe_suspect(each)}" for each in found.suspects]
+    return [*lines, *found.notes]

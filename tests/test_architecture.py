@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("conf", "orchestrator", "workers", "db", "migrations")
+PACKAGES = ("conf", "orchestrator", "workers", "db", "files", "migrations")
 MAY_IMPORT = {
     "conf": set(),
-    "orchestrator": {"conf", "workers", "db"},
-    "workers": set(),
-    "db": set(),
+    "orchestrator": {"conf", "workers", "db", "files"},
+    "workers": {"files"},
+    "db": {"files"},
+    "files": set(),
     "migrations": {"db"},
 }
 HEAVY = ("mlx", "mlx_lm", "pandas", "numpy", "scipy", "sqlalchemy", "alembic", "hydra", "omegaconf", "rich", "httpx")
@@ -86,9 +87,9 @@ def test_the_orchestrators_process_never_loads_mlx() -> None:
     assert not loaded_by(code) & {"mlx", "mlx_lm"}
 
 
-def test_the_wheel_holds_the_five_packages_and_no_tests() -> None:
+def test_the_wheel_holds_the_six_packages_and_no_tests() -> None:
     listed = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert 'packages = ["conf", "orchestrator", "workers", "db", "migrations"]' in listed
+    assert 'packages = ["conf", "orchestrator", "workers", "db", "files", "migrations"]' in listed
 
 
 @pytest.mark.parametrize("package", sorted(set(PACKAGES) - {"migrations"}))  # Alembic runs its env.py by import

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from files.private import make_private_folder, open_private
 from workers.dummies import DEFAULT_GROUP_SIZE, SHAPES
 from workers.errors import EngineError, FaultKind
 from workers.model_files import digest_of, read_header, read_json, require_tokenizer, tensor_table, weight_files
@@ -60,10 +61,13 @@ def cache_dir() -> Path:
 @contextlib.contextmanager
 def exclusive(target: Path) -> Iterator[None]:
     """Alone among processes in making `target`; another one waits, and may then find it made."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f".{target.name}.lock").open("w") as lock:
+    make_private_folder(target.parent)
+    lock = open_private(target.parent / f".{target.name}.lock", os.O_RDWR | os.O_CREAT)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # released when closed, also by the process's death
         yield
+    finally:
+        os.close(lock)
 
 
 def resolve(checkpoint: Mapping[str, Any]) -> dict[str, Any]:

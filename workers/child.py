@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from files.private import make_private_folder, open_private
 from workers.channel import ChannelClosed, LineChannel
 from workers.family import Family
 from workers.holding import held_bytes
@@ -159,8 +160,8 @@ class Child:
     def _spawn(self, request_fd: int, record_fd: int, heartbeat_s: float) -> subprocess.Popen[bytes]:
         command = [*_worker_of(self._spec.python), "--request-fd", str(request_fd), "--record-fd", str(record_fd)]
         command += ["--heartbeat-s", str(heartbeat_s)]
-        self._spec.log_path.parent.mkdir(parents=True, exist_ok=True)
-        with self._spec.log_path.open("ab") as log:
+        make_private_folder(self._spec.log_path.parent)
+        with os.fdopen(open_private(self._spec.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
             self._log_mark = log.tell()
             return subprocess.Popen(
                 command,

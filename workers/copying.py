@@ -22,7 +22,8 @@ def measured_bytes_per_s() -> tuple[float | None, str]:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "workers.copying"],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=TIMEOUT_S,
             check=False,
         )

@@ -7,8 +7,9 @@ here, or that carries our marker, may be taken for ours.
 
 import fcntl
 import json
+import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from files.private import make_private_folder, open_private
+from files.writing import write_file
 from workers.identity import is_living, of_another_boot, started_s, this_boot
 from workers.processes import PROCESS_FAULTS
 
@@ -58,35 +61,59 @@ class Journal:
         self._append({"event": "gone", "pid": entry.pid, "create_time": entry.create_time})
 
     def _append(self, body: dict[str, Any]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(body).encode() + b"\n"
+        make_private_folder(self._path.parent)
         with _locked(self._path) as fd:
-            os.lseek(fd, 0, os.SEEK_END)
-            os.write(fd, line)
-            os.fsync(fd)
+            end = os.lseek(fd, 0, os.SEEK_END)
+            half_line = end > 0 and os.pread(fd, 1, end - 1) != b"\n"  # of a full disk, or of a crash
+            try:
+                _write_through(fd, (b"\n" if half_line else b"") + _line(body))
+            except OSError:
+                os.ftruncate(fd, end)  # half a record must not stay
+                raise
 
     def compact(self) -> None:
         """Forget the processes that no longer run, whoever spawned them: the file must not grow for ever."""
         if not self._path.exists():
             return
         with _locked(self._path) as fd:
-            kept = [entry for entry in read_journal(self._path) if still_runs(entry)]
-            body = b"".join(json.dumps({"event": "spawned", **asdict(entry)}).encode() + b"\n" for entry in kept)
-            os.ftruncate(fd, 0)
-            os.lseek(fd, 0, os.SEEK_SET)
-            os.write(fd, body)
-            os.fsync(fd)
+            kept = [entry for entry in _entries(_read(fd)) if still_runs(entry)]
+            write_file(self._path, b"".join(_line({"event": "spawned", **asdict(entry)}) for entry in kept))
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """The file's descriptor, while nobody else writes to it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    """The file's descriptor, while nobody else writes to it. Whoever waited for a file that was replaced meanwhile
+    opens the new one."""
+    while True:
+        fd = open_private(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if _is_at(path, fd):
+                yield fd
+                return
+        finally:
+            os.close(fd)  # which unlocks it
+
+
+def _is_at(path: Path, fd: int) -> bool:
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield fd
-    finally:
-        os.close(fd)  # which unlocks it
+        return os.path.samestat(path.lstat(), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def _line(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body).encode() + b"\n"
+
+
+def _write_through(fd: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(fd, content) :]  # a disk that fills up takes a part
+    os.fsync(fd)
+
+
+def _read(fd: int) -> bytes:
+    return os.pread(fd, os.fstat(fd).st_size, 0)
 
 
 def describe(process: psutil.Process, *, run_id: str, arm: str) -> Spawned:
@@ -139,17 +166,101 @@ def marks_orphan(mark: str) -> bool:
 
 def read_journal(path: Path) -> list[Spawned]:
     """The processes that were spawned in this boot and not seen gone, in the order of their start. No file: none."""
-    if not path.exists():
-        return []
-    names = {f.name for f in fields(Spawned)}
+    return list(look_into(path).entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a journal holds."""
+
+    entries: tuple[Spawned, ...] = ()
+    notes: tuple[str, ...] = ()  # what was passed over, one line each
+
+
+def look_into(path: Path) -> Content:
+    """The processes as `read_journal` gives them, and what of the file is not ours. Never raises for its content."""
+    try:
+        fd = open_private(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return Content()
+    except OSError as error:
+        note = f"{path}: cannot be read ({error.strerror}); processes that earlier runs left may not be found"
+        return Content(notes=(note,))
+    try:
+        text = _read(fd)
+    finally:
+        os.close(fd)
+    skipped = sum(_record(line) is None for line in text.splitlines() if line.strip())
+    lines = "1 line is" if skipped == 1 else f"{skipped} lines are"
+    notes = (f"{path}: {lines} not a journal's and skipped",) if skipped else ()
+    return Content(entries=tuple(_entries(text)), notes=notes)
+
+
+def _entries(text: bytes) -> list[Spawned]:
     entries: dict[tuple[int, float], Spawned] = {}
-    for body in _bodies(path):
-        key = (body["pid"], body["create_time"])
-        if body["event"] == "gone":
-            entries.pop(key, None)
-        else:
-            entries[key] = Spawned(**{name: value for name, value in body.items() if name in names})
+    for line in text.splitlines():
+        record = _record(line)
+        if isinstance(record, Spawned):
+            entries[record.pid, record.create_time] = record
+        elif record is not None:
+            entries.pop(record, None)
     return [entry for entry in entries.values() if not of_another_boot(entry.boot_id)]
+
+
+def _record(line: bytes) -> Spawned | tuple[int, float] | None:
+    """A line's process, or who is gone; None: not a line of ours, such as one that a crash or a full disk cut short."""
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(body, dict):
+        return None
+    if body.get("event") == "gone" and _fits(body, _GONE):
+        return body["pid"], body["create_time"]
+    if body.get("event") != "spawned" or not _fits(body, _SPAWNED):
+        return None
+    return Spawned(**{each.name: body[each.name] for each in fields(Spawned) if each.name in body})
+
+
+def _is_pid(value: Any) -> bool:
+    return type(value) is int and 0 < value < _MOST_PIDS
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_port(value: Any) -> bool:
+    return value is None or (type(value) is int and 0 < value < _MOST_PORTS)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_optional_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+_MOST_PIDS, _MOST_PORTS = 1 << 31, 1 << 16
+_GONE = {"pid": _is_pid, "create_time": _is_time}
+_SPAWNED = _GONE | {
+    "run_id": _is_text,
+    "arm": _is_text,
+    "pgid": _is_pid,
+    "sid": _is_pid,
+    "exe": _is_optional_text,
+    "cwd": _is_optional_text,
+    "parent_pid": _is_pid,
+    "parent_create_time": _is_time,
+    "port": _is_port,
+    "boot_id": _is_optional_text,
+}
+_LATER = ("port", "boot_id")  # earlier versions wrote none
+
+
+def _fits(body: Mapping[str, Any], kinds: Mapping[str, Callable[[Any], bool]]) -> bool:
+    return all(test(body[name]) if name in body else name in _LATER for name, test in kinds.items())
 
 
 def is_orphaned(entry: Spawned) -> bool:
@@ -170,14 +281,6 @@ def run_lives(entry: Spawned) -> bool:
 def find_orphans(path: Path) -> list[Spawned]:
     """The journaled processes that outlived their run."""
     return [entry for entry in read_journal(path) if is_orphaned(entry)]
-
-
-def _bodies(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_bytes().splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            continue  # cut short by a crash while it was written: that process was never used
 
 
 def _readable(read: Callable[[], str]) -> str | None:

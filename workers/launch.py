@@ -1,8 +1,9 @@
 """`PYTHON -I launch.py ARGUMENTS`: the package `workers` of this folder, run by another environment's interpreter.
 
 The other environment needs the engine's packages and nothing of ours. The folder that holds `workers` is not put on its
-search path: of an installed interlace that is our site-packages, with another MLX in it. Only this one package is made
-known, in place. `-I` keeps this environment's own PYTHONPATH and the user's packages out as well.
+search path: of an installed interlace that is our site-packages, with another MLX in it. Only this package, and the one
+that it writes files with, are made known, in place. `-I` keeps this environment's own PYTHONPATH and the user's
+packages out as well.
 """
 
 import importlib.util
@@ -19,16 +20,20 @@ def main() -> None:
         found = ".".join(map(str, sys.version_info[:3]))
         needed = ".".join(map(str, NEEDED))
         sys.exit(f"{sys.executable} is Python {found}, a worker needs {needed} or newer; change engine.python")
-    folder = Path(__file__).absolute().parent
+    for folder in (Path(__file__).absolute().parent, Path(__file__).absolute().parent.parent / "files"):
+        _make_known(folder)
+    runpy.run_module("workers", run_name="__main__", alter_sys=True)
+
+
+def _make_known(folder: Path) -> None:
     spec = importlib.util.spec_from_file_location(
-        "workers", folder / "__init__.py", submodule_search_locations=[str(folder)]
+        folder.name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
     if spec is None or spec.loader is None:
         sys.exit(f"{folder} holds no package")
     package = importlib.util.module_from_spec(spec)
-    sys.modules["workers"] = package
+    sys.modules[folder.name] = package
     spec.loader.exec_module(package)
-    runpy.run_module("workers", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from files.private import make_private_folder
+from files.writing import sync_folder, unfinished_folder
 from workers.errors import EngineError, FaultKind
 
 MANIFEST = "interlace.json"  # in every folder made: what it was made of, and its files' digests
@@ -27,17 +29,14 @@ def made_folder(folder: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
         EngineError: the folder is there and nothing of ours made it.
     """
     _require_ours(folder)
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    try:
+    make_private_folder(folder.parent)
+    with unfinished_folder(folder) as unfinished:
         yield unfinished
         _write_manifest(unfinished, made_of)
         if folder.exists():
             shutil.rmtree(folder)
         unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        sync_folder(folder.parent)
 
 
 def is_intact(folder: Path, made_of: Mapping[str, Any]) -> bool:
@@ -58,6 +57,12 @@ def sha256_of_file(file: Path) -> str:
 
 def _require_ours(folder: Path) -> None:
     """Refuse to replace what a user put there."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            f"{folder} is not a folder",
+            remedy="move it away, or set INTERLACE_CHECKPOINTS to another folder",
+        )
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
         raise EngineError(
             FaultKind.unsupported_setting,

@@ -21,9 +21,9 @@ from workers.journal import (
     Journal,
     Spawned,
     is_orphaned,
+    look_into,
     marks_orphan,
     owner_mark,
-    read_journal,
     run_lives,
 )
 from workers.processes import PROCESS_FAULTS
@@ -60,6 +60,7 @@ class Leftovers:
 
     orphans: tuple[Orphan, ...]
     suspects: tuple[Suspect, ...]
+    notes: tuple[str, ...] = ()  # lines of the journal that were passed over
 
 
 def find_leftovers(
@@ -75,7 +76,8 @@ def find_leftovers(
             worker that has ended. None: whatever carries its mark is in use.
     """
     strays = _Strays(owner=owner_mark(), arms_in_use=arms_in_use)
-    entries = read_journal(journal)
+    content = look_into(journal)
+    entries = content.entries
     by_pid = {entry.pid: entry for entry in entries if is_orphaned(entry)}
     orphans, suspects = [], []
     rules = _Rules(entries=entries, ports=(*ports, *(e.port for e in entries if e.port)), large_bytes=large_bytes)
@@ -87,7 +89,7 @@ def find_leftovers(
                 suspects.append(_suspect(process, why))
         except PROCESS_FAULTS:
             continue  # it ended meanwhile, or does not let itself be read
-    return Leftovers(orphans=tuple(orphans), suspects=tuple(suspects))
+    return Leftovers(orphans=tuple(orphans), suspects=tuple(suspects), notes=content.notes)
 
 
 def end_orphans(orphans: Sequence[Orphan], *, grace_s: float, journal: Path) -> tuple[Orphan, ...]:

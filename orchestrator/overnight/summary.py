@@ -1,11 +1,15 @@
 """What the morning is told: one Markdown file a night, beside the database. The text is pure."""
 
+import contextlib
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from db.escaping import in_markdown
+from files.private import make_private_folder
+from files.writing import create_file
 from orchestrator.overnight.night import Ended
 
 FOLDER = "nights"
@@ -86,15 +90,12 @@ def write_summary(summary: Summary, database: Path) -> Path:
         OSError: it cannot be written.
     """
     folder = database.parent / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    name, number = f"{summary.ended_at.astimezone(dt.UTC):%Y-%m-%dT%H%MZ}", 1
-    path = folder / f"{name}.md"
-    while path.exists():
-        number += 1
-        path = folder / f"{name}-{number}.md"
-    try:
-        path.write_text(markdown(summary), encoding="utf-8")
-    except OSError:
-        path.unlink(missing_ok=True)  # what a full disk took of it tells nothing
-        raise
+    make_private_folder(folder)
+    content = markdown(summary).encode("utf-8", "backslashreplace")
+    name = f"{summary.ended_at.astimezone(dt.UTC):%Y-%m-%dT%H%MZ}"
+    for number in count(1):
+        path = folder / (f"{name}.md" if number == 1 else f"{name}-{number}.md")
+        with contextlib.suppress(FileExistsError):
+            create_file(path, content)
+            break
     return path

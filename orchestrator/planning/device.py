@@ -24,7 +24,8 @@ def read_device() -> dict[str, Any]:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "workers.device"],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=DEVICE_TIMEOUT_S,
             check=False,
         )

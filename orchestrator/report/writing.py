@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from files.private import make_private_folder, refuse_unsafe
+from files.writing import write_file
 from orchestrator.errors import InputError
 from orchestrator.report.charts.theme import WIDE
 from orchestrator.report.drawing import png_alone, svg_alone
@@ -13,13 +15,22 @@ def check_targets(page: Path, images: Path | None, markdown: Path | None) -> Non
     """Refuse before any work what could not be written after it.
 
     Raises:
-        InputError: a file is to go where a folder is, or a folder where a file is.
+        InputError: a file is to go where a folder, a link or a device is, or a folder where a file is.
     """
     for path, option in ((page, "-o"), (markdown, "--markdown")):
-        if path is not None and path.is_dir():
+        if path is not None and path.is_dir() and not path.is_symlink():
             raise InputError(f"{option} {path}: a folder is there; name a file, such as {path / 'report.html'}")
+        if path is not None:
+            _refuse_unsafe(path, option)
     if images is not None and images.exists() and not images.is_dir():
         raise InputError(f"--images {images}: a file is there; name a folder")
+
+
+def _refuse_unsafe(path: Path, option: str) -> None:
+    try:
+        refuse_unsafe(path)
+    except OSError as error:
+        raise InputError(f"{option} {path}: {error.strerror}; name another file") from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -28,13 +39,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         InputError: it cannot be written, with the system's reason.
     """
-    part = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); name another place") from error
+    _write(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_images(report: Report, folder: Path) -> int:
@@ -46,12 +51,13 @@ def write_images(report: Report, folder: Path) -> int:
     for picture in report.pictures:
         drawing = picture.draw(replace(WIDE, title=picture.title, subtitle=picture.detail))
         write_text(folder / f"{picture.key}.svg", svg_alone(drawing))
-        _write_bytes(folder / f"{picture.key}.png", png_alone(drawing))
+        _write(folder / f"{picture.key}.png", png_alone(drawing))
     return len(report.pictures)
 
 
-def _write_bytes(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes) -> None:
     try:
-        path.write_bytes(content)
+        make_private_folder(path.parent)
+        write_file(path, content)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}); name another place") from error

@@ -13,6 +13,7 @@ from types import FrameType
 
 from db.errors import StorageError
 from db.escaping import shown_line
+from files.private import make_private_folder
 from orchestrator.errors import HeldError, IncompleteError, InputError, RefusedError
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
@@ -22,7 +23,13 @@ from orchestrator.running.life import Chronicle, Heartbeat
 from orchestrator.running.observing import Observer, Several
 from orchestrator.running.preparation import ArmWeights, find_weights
 from orchestrator.running.progress import Remainder, remainder, under_way
-from orchestrator.running.readiness import clear_leftovers, journal_beside, refuse_battery, start_notes
+from orchestrator.running.readiness import (
+    clear_leftovers,
+    journal_beside,
+    refuse_battery,
+    start_notes,
+    tighten_beside,
+)
 from orchestrator.running.recorder import Recorder
 from orchestrator.running.runner import AfterRounds, Runner
 from orchestrator.running.stored import Stored, log_folder, stored_trials
@@ -42,6 +49,7 @@ def check_machine(plan: Plan, database: Path) -> None:
     """
     measured = not all(is_simulated(arm) for arm in plan.arms)
     gate = plan.gate if measured else replace(plan.gate, orphans="report", power_source="any")
+    tighten_beside(database)
     clear_leftovers(journal_beside(database), gate, _warn)
     readings = read_machine()
     refuse_battery(gate, readings)
@@ -200,7 +208,7 @@ def crew_of(
     """
     plan = recorder.plan
     log_dir = log_folder(recorder.database, recorder.run_id)
-    log_dir.mkdir(parents=True, exist_ok=True)
+    make_private_folder(log_dir)
     return Crew(
         run_id=recorder.run_id,
         log_dir=log_dir,

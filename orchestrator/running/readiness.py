@@ -4,9 +4,11 @@ What earlier runs left here is ended where it is surely ours; what only looks li
 battery where mains power is wanted.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from files.private import tighten
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
 from workers.orphans import Orphan, Suspect, end_orphans, find_leftovers
@@ -14,11 +16,25 @@ from workers.telemetry import Reading
 
 GRACE_S = 5.0  # after each signal
 STATE_FOLDER, JOURNAL_NAME = "state", "workers.jsonl"
+_OURS = ("logs/*", "nights/*.md", "*.backup.db")
+# A run's id, a night's time, or a backup's: folders called `logs` and the like may hold things of the user's too.
+_GIVEN_NAME = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d{4}Z(-\d+)?\.md|.+-\d{8}-\d{6}\.backup\.db"
+)
 
 
 def journal_beside(database: Path) -> Path:
     """The journal of all runs of one database."""
     return database.parent / STATE_FOLDER / JOURNAL_NAME
+
+
+def tighten_beside(database: Path) -> None:
+    """Take the rights of others from what earlier versions left readable beside the database: only what bears a name
+    that we give, and belongs to this user."""
+    for pattern in _OURS:
+        for path in database.parent.glob(pattern):
+            if _GIVEN_NAME.fullmatch(path.name):
+                tighten(path)
 
 
 def clear_leftovers(journal: Path, gate: Gate, say: Callable[[str], None], *, grace_s: float = GRACE_S) -> None:
@@ -31,6 +47,8 @@ def clear_leftovers(journal: Path, gate: Gate, say: Callable[[str], None], *, gr
         RefusedError: an orphan that no signal ends, or a suspect; with its pid, its memory and the remedy.
     """
     found = find_leftovers(journal, large_bytes=int(gate.orphan_bytes))
+    for note in found.notes:
+        say(note)
     survivors = end_orphans(found.orphans, grace_s=grace_s, journal=journal)
     for orphan in found.orphans:
         if orphan not in survivors:

@@ -11,6 +11,7 @@ import pytest
 from db import location, models
 from db.errors import LocationError, NetworkDiskError
 from db.location import check_disk, check_file, database_path, database_url, file_system_type
+from db.query import run_query
 from db.session import open_database, open_existing, transaction
 
 LINUX_MOUNTS = """\
@@ -46,6 +47,49 @@ def test_without_either_it_lies_in_the_users_data_folder(monkeypatch: pytest.Mon
 def test_a_path_becomes_absolute(text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert database_url(text) == f"sqlite:///{tmp_path}/results.db"
+
+
+NAMES = (
+    "u%25rl",
+    "qu?est",
+    "per%20cent",
+    "100%",
+    "ha#sh",
+    "sp ace",
+    "q'uo\"te",
+    "semi;colon",
+    "amp&x=1",
+    "ün→icode",
+    "new\nline",
+    "a@b:c",
+)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "not-utf8-\udcff"])
+def test_a_path_is_taken_letter_by_letter(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / f"{name}.db"
+    monkeypatch.setenv("INTERLACE_DB", str(path))
+    url = database_url(None)
+    assert database_path(url) == database_path(str(path)) == path
+    assert database_url(url) == url
+    open_database(url).dispose()
+    assert [each.name for each in tmp_path.iterdir() if not each.name.endswith(("-wal", "-shm"))] == [path.name]
+    with open_existing(url).connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM run").scalar() == 0
+    assert run_query(url, "SELECT count(*) FROM run", {}).rows == ((0,),)
+
+
+def test_a_url_has_percent_escapes_and_no_parameters(tmp_path: Path) -> None:
+    assert database_path(f"sqlite:///{tmp_path}/a%20b%3Fc%25d#e.db") == tmp_path / "a b?c%d#e.db"
+    assert database_path(f"sqlite+pysqlite:///{tmp_path}/a.db") == tmp_path / "a.db"
+    with pytest.raises(LocationError, match="%3F"):
+        database_path(f"sqlite:///{tmp_path}/a?b.db")
+
+
+@pytest.mark.parametrize("text", ["~nobody-of-this-name/x.db", "./a://b.db"])
+def test_an_odd_path_is_a_path(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert database_path(text) == tmp_path / text
 
 
 def test_the_home_folder_is_filled_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

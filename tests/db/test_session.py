@@ -43,7 +43,8 @@ def test_a_fresh_database_is_made_with_its_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pragma", "value"), [("journal_mode", "wal"), ("foreign_keys", 1), ("synchronous", 1), ("busy_timeout", 30_000)]
+    ("pragma", "value"),
+    [("journal_mode", "wal"), ("foreign_keys", 1), ("synchronous", 2), ("fullfsync", 1), ("busy_timeout", 30_000)],
 )
 def test_every_connection_is_set_up(pragma: str, value: object, database: Database) -> None:
     with database.engine.connect() as connection:

@@ -1,10 +1,12 @@
 """The journal knows every process of a run that may still live, by pid and start time."""
 
+import errno
+import json
 import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
@@ -13,10 +15,12 @@ import pytest
 from workers.identity import started_s
 from workers.journal import (
     PORT_MARK,
+    Content,
     Journal,
     Spawned,
     describe,
     find_orphans,
+    look_into,
     marks_orphan,
     owner_mark,
     read_journal,
@@ -67,6 +71,75 @@ def test_a_line_that_a_crash_cut_short_is_passed_over(path: Path, own: Spawned) 
     with path.open("ab") as file:
         file.write(b'{"event": "spawned", "pid": 12')
     assert read_journal(path) == [own]
+
+
+FOREIGN_LINES = (
+    b"null",
+    b"1",
+    b"{}",
+    b"[]",
+    b'"spawned"',
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b"9" * 5000,
+    b'{"event": "spawned", "pid": 1, "create_time": 1}',
+    b'{"event": "gone", "pid": "x", "create_time": {}}',
+    b'{"event": "gone", "pid": [], "create_time": 1}',
+    b'{"event": "gone", "pid": 1, "create_time": 1e999}',
+    b'{"event": "left", "pid": 1, "create_time": 1.0}',
+)
+
+
+@pytest.mark.parametrize("line", FOREIGN_LINES)
+def test_a_line_that_is_not_a_journal_s_is_skipped_with_a_note(line: bytes, path: Path, own: Spawned) -> None:
+    Journal(path).spawned(own)
+    path.write_bytes(line + b"\n" + path.read_bytes())
+    assert look_into(path) == Content(entries=(own,), notes=(f"{path}: 1 line is not a journal's and skipped",))
+    Journal(path).compact()
+    assert look_into(path) == Content(entries=(own,))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("pid", 1 << 64), ("pid", True), ("sid", -1), ("arm", 3), ("port", "80"), ("exe", []), ("create_time", "now")],
+)
+def test_a_record_with_a_value_of_another_kind_is_skipped(name: str, value: object, path: Path, own: Spawned) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps({"event": "spawned", **asdict(own), name: value}) + "\n")
+    assert look_into(path).entries == ()
+    assert len(look_into(path).notes) == 1
+
+
+def test_a_record_after_half_a_line_has_a_line_of_its_own(path: Path, own: Spawned) -> None:
+    Journal(path).spawned(own)
+    with path.open("ab") as file:
+        file.write(b'{"event": "spawned", "pid": 12')
+    other = replace(own, pid=own.pid + 1)
+    Journal(path).spawned(other)
+    assert read_journal(path) == [own, other]
+
+
+def test_a_full_disk_leaves_no_half_record(path: Path, own: Spawned, monkeypatch: pytest.MonkeyPatch) -> None:
+    Journal(path).spawned(own)
+    before, write = path.read_bytes(), os.write
+
+    def filling_up(fd: int, content: bytes) -> int:
+        if len(content) > 20:
+            return write(fd, content[:20])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", lambda fd, content: filling_up(fd, content[:30]))
+    with pytest.raises(OSError, match="No space left"):
+        Journal(path).spawned(replace(own, pid=own.pid + 1))
+    assert path.read_bytes() == before
+
+
+def test_a_journal_that_is_no_file_is_noted_and_not_waited_for(path: Path) -> None:
+    path.parent.mkdir()
+    os.mkfifo(path)
+    content = look_into(path)
+    assert content.entries == ()
+    assert "a pipe is there" in content.notes[0]
 
 
 def test_a_line_without_a_port_is_still_read(path: Path, own: Spawned) -> None:

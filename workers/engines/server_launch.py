@@ -246,7 +246,8 @@ def installed_versions(python: str, *distributions: str) -> dict[str, str | None
         done = subprocess.run(
             [python, "-c", code, *distributions],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=_VERSIONS_TIMEOUT_S,
             check=True,
         )
