@@ -30,6 +30,8 @@ from orchestrator.statistics.comparability import Asked, Differences, Difference
 from orchestrator.statistics.directions import best_everywhere, parts_of, split_where_parts_disagree
 from orchestrator.statistics.family import adjusted, best_arms, family_p_values
 from orchestrator.statistics.findings import AaFloor, AuditResult, BestSet, Comparison, Included, summarise
+from orchestrator.statistics.heat import carry_over_reason, hides_a_difference, may_be_heat
+from orchestrator.statistics.lags import LagModel, Placed, Ran
 from orchestrator.statistics.observations import (
     ALL,
     LOWER_IS_FASTER,
@@ -70,6 +72,7 @@ class _Run:
     evidence: EvidenceTable
     differences: DifferenceTable
     carry_over: CarryOver | None
+    ran: Ran
     notes: Mapping[str, tuple[Reason, ...]]  # by arm: trials left out, and those that count although they ran early
     replays: tuple[Reason, ...]
     drift: float | None  # between the control runs at both ends
@@ -84,6 +87,7 @@ class _Scoped:
     used: ScopeTrials
     effects: Mapping[str, Effect | None]  # by label, AA_LABEL among them
     family: Mapping[str, float]
+    lags: LagModel | None  # None: too few trials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +130,7 @@ def audit(
     never_ran = [arm for arm in arms if arm not in ran]
     if control not in (*ran, *never_ran):
         raise ValueError(f"control {control!r}: no such arm in the run; it has {ran}")
-    usable = Usable.read(measured)
+    usable, order_run = Usable.read(measured), Ran.read(trials)
     drift, drift_reason = run_drift(trials, control=control, metric=metric)
     run = _Run(
         control=control,
@@ -139,7 +143,8 @@ def audit(
         inference=inference,
         evidence=EvidenceTable.read(measured),
         differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
-        carry_over=carry_over(usable.trials(ALL), control=control, seed=seed),
+        carry_over=carry_over(usable.trials(ALL), control=control, seed=seed, ran=order_run),
+        ran=order_run,
         notes={arm: (*_left_out(measured, arm), *_hot_starts(measured, arm)) for arm in (*ran, *never_ran)},
         replays=_replays(trials),
         drift=drift,
@@ -248,7 +253,11 @@ def _scoped(usable: Usable, scope: Scope, run: _Run) -> _Scoped:
         family = adjusted({arm: effect.p_value for arm in run.treatments if (effect := effects[arm])})
     elif len(run.treatments) > 1:
         family = family_p_values(used, treatments=run.treatments, control=run.control, alpha=run.alpha, seed=run.seed)
-    return _Scoped(scope=scope, used=used, effects=effects, family=family)
+    return _Scoped(scope=scope, used=used, effects=effects, family=family, lags=_lags(used, run))
+
+
+def _lags(used: ScopeTrials, run: _Run) -> LagModel | None:
+    return LagModel.fit(Placed.find(used, run.ran, control=run.control)) if len(used.y) else None
 
 
 def _effect(used: ScopeTrials, label: str, run: _Run) -> Effect | None:
@@ -343,6 +352,9 @@ def _drift_note(run: _Run) -> Reason:
 def _case(run: _Run, one: _Scoped, treatment: str) -> Case:
     effect = one.effects[treatment]
     arms = (treatment, run.control)
+    marked = carry_over_reason(run.carry_over) if run.carry_over and run.carry_over.matters else None
+    hidden = run.carry_over is not None and hides_a_difference(run.carry_over, run.margin)
+    heat = may_be_heat(one.lags, effect, treatment=treatment, control=run.control, alpha=run.alpha)
     return Case(
         effect=effect,
         floor=one.effects[AA_LABEL],
@@ -350,9 +362,11 @@ def _case(run: _Run, one: _Scoped, treatment: str) -> Case:
         confounders=_differences(run, one, treatment).confounding,
         family_p=one.family.get(treatment),
         family_size=len(run.treatments),
-        carry_over=_carry_over_doubt(run, effect),
+        carry_over=None if hidden else marked,
         alpha=run.alpha,
         margin=run.margin,
+        doubts=() if heat is None or marked is not None else (heat,),
+        limits=(marked,) if hidden and marked is not None else (),
     )
 
 
@@ -373,27 +387,11 @@ def _included(run: _Run, one: _Scoped, treatment: str) -> Included:
     )
 
 
-def _carry_over_doubt(run: _Run, effect: Effect | None) -> Reason | None:
-    """A carry-over at least as large as the effect could have made it."""
-    found = run.carry_over
-    if found is None or effect is None or not found.matters:
-        return None
-    return _carry_over_reason(found) if abs(np.log(found.ratio)) >= abs(np.log(effect.ratio)) else None
-
-
 def _carry_over_note(run: _Run, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     found = run.carry_over
     if found is None or not found.matters or any(reason.code == "carry_over" for reason in reasons):
         return ()
-    return (_carry_over_reason(found),)
-
-
-def _carry_over_reason(found: CarryOver) -> Reason:
-    text = (
-        f"after {found.after} the next trial's value is {found.ratio:.3f} of what it is after others"
-        f" (p = {found.p_value:.3f}): add a cooldown, or interleave by workload"
-    )
-    return Reason(code="carry_over", text=text)
+    return (carry_over_reason(found),)
 
 
 def _low(effect: Effect | None) -> float | None:

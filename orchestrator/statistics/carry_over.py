@@ -1,86 +1,150 @@
-"""Does a trial change the next one? The one thing that the randomisation test takes for granted.
+"""Does a trial change the trials after it? The one thing that the randomisation test takes for granted.
 
-A trial stands out from its neighbours by some residual, levels and drift taken out. If trials leave the machine as they
-found it, that residual does not depend on which arm ran before. The check deals the predecessors anew among the trials
-of each arm, and holds the largest mean residual after any arm against the largest in such deals.
+Under "it does not", the rounds could have been run in any other order that the design might have drawn without changing
+what is left of the values once the arms' levels are taken out. So the strongest relation between that rest and the
+exposure to any arm, at any decay (`orchestrator.statistics.lags`), is held against the strongest in orders dealt anew.
+Levels are taken out of the observed and of each dealt order (Freedman and Lane 1983).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from orchestrator.effects import Integers, fit_levels
-from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.inversion import Floats
+from orchestrator.statistics.lags import (
+    DECAYS,
+    Integers,
+    LagModel,
+    Placed,
+    Ran,
+    exposures,
+    indicators,
+    innovations,
+)
 from orchestrator.statistics.observations import ScopeTrials
 
-DEALS = 1_000
+MOST_DEALS, FEWEST_DEALS = 999, 99  # of the orders, the observed one left aside
+MOST_NUMBERS = 6_000_000  # of the exposures of all deals: larger runs take fewer deals
+AT_ONCE = 1_000_000  # numbers, so that a chunk stays in memory's good graces
 TRIALS_PER_ARM = 4  # fewer tell nothing
-CLIP = 2.5  # of the residuals, in units of their scale
 LEVEL = 0.01  # stricter than an effect's: the check is made in every audit
+NOTHING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarryOver:
-    """The arm whose successors stand out most."""
+    """The arm that leaves the clearest mark on the trials after it."""
 
     after: str
-    ratio: float  # of a trial's value after this arm to its value after other arms
-    p_value: float  # of so large a residual after any arm if there is no carry-over
-    trials: int  # that followed this arm
+    ratio: float  # of the next trial's value to what it would be without it
+    decay: float  # the share of the mark, on the log scale, that is left one trial later
+    accumulated: float  # ratio of a value after many trials of this arm in a row
+    p_value: float  # of so clear a mark of any arm at any decay if trials leave none
+    trials: int  # of this arm
 
     @property
     def matters(self) -> bool:
         return self.p_value <= LEVEL
 
 
-def carry_over(used: ScopeTrials, *, control: str, seed: int) -> CarryOver | None:
-    """The largest carry-over, and how likely chance makes one as large; None with too few trials to tell.
+def carry_over(used: ScopeTrials, *, control: str, seed: int, ran: Ran | None = None) -> CarryOver | None:
+    """The clearest carry-over, and how likely chance makes one as clear; None with too few trials to tell.
 
     The control's second entry counts as the control: it is the same arm.
+
+    Args:
+        ran: all trials that ran; None: those that are used.
     """
-    labels = np.where(used.labels == AA_LABEL, control, used.labels).astype(str)
-    names, codes = np.unique(labels, return_inverse=True)
-    if len(names) < 2 or len(codes) < TRIALS_PER_ARM * len(names):
+    if not len(used.y):
         return None
-    fit = fit_levels(codes, used.rounds, used.prompts)
-    own, before = codes[1:], codes[:-1]
-    scores = _lift(fit.clipped_residuals(used.y[:, None], clip=CLIP)[:, 0])
-    means = _means_after(scores, _deals(own, before, seed), len(names))
-    largest = np.abs(means).max(axis=1)
-    worst = int(np.argmax(np.abs(means[0])))
-    after = before == worst
-    lift = _lift(fit.residuals(np.diff(used.y)[:, None])[:, 0])
+    placed = Placed.find(used, ran or Ran.of(used), control=control)
+    if len(placed.names) < 2 or len(placed.y) < TRIALS_PER_ARM * len(placed.names):
+        return None
+    model = LagModel.fit(placed)
+    return None if model is None else _clearest(model, control, seed)
+
+
+def _clearest(model: LagModel, control: str, seed: int) -> CarryOver:
+    placed = model.placed
+    marks = np.concatenate(list(_marks(model, _deals(placed, seed))))
+    marks = np.abs(marks)
+    # Of two arms the marks mirror each other: the treatment is the one that is said to leave it.
+    marks[0, placed.names.index(control)] *= 1.0 - NOTHING
+    arm, decay = np.unravel_index(int(np.argmax(marks[0])), marks[0].shape)
+    largest = marks.max(axis=(1, 2))
+    slope = _slope(model, int(arm), int(decay))
     return CarryOver(
-        after=str(names[worst]),
-        ratio=float(np.exp(np.median(lift[after]) - np.median(lift[~after]))),
-        p_value=float((largest >= largest[0] - 1e-12).mean()),
-        trials=int(after.sum()),
+        after=placed.names[arm],
+        ratio=float(np.exp(slope)),
+        decay=DECAYS[decay],
+        accumulated=float(np.exp(slope / (1.0 - DECAYS[decay]))),
+        p_value=float((largest >= largest[0] - NOTHING).mean()),
+        trials=int((placed.arm_of[placed.ran] == arm).sum()),
     )
 
 
-def _lift(residual: Floats) -> Floats:
-    """What an arm leaves behind raises the step into the next trial and lowers the step out of it."""
-    lift: Floats = (residual - np.append(residual[1:], 0.0)) / 2
-    return lift
+def _deals(placed: Placed, seed: int) -> Integers:
+    """Orders dealt anew within each round, shape (1 + deals, N); the observed one is the first."""
+    numbers = len(placed.ran) * len(placed.names) * len(DECAYS)
+    deals = int(np.clip(MOST_NUMBERS // numbers, FEWEST_DEALS, MOST_DEALS))
+    keys = np.random.Generator(np.random.PCG64(seed)).random((deals, len(placed.ran)), dtype=np.float32)
+    order = np.argsort(placed.groups + keys.astype(np.float64), axis=1)
+    return np.concatenate([placed.ran[None, :], placed.ran[order]])
 
 
-def _deals(own: Integers, before: Integers, seed: int) -> npt.NDArray[np.int32]:
-    """Predecessors dealt anew among the trials of each arm, shape deals x trials; the first row is the observed one."""
-    rng = np.random.Generator(np.random.PCG64(seed))
-    dealt = np.tile(before.astype(np.int32), (DEALS, 1))
-    for arm in np.unique(own):
-        places = np.flatnonzero(own == arm)
-        order = np.argsort(rng.random((DEALS - 1, len(places)), dtype=np.float32), axis=1)
-        dealt[1:, places] = before[places][order]
-    return dealt
+def _marks(model: LagModel, dealt: Integers) -> Iterator[Floats]:
+    """Correlation of the rest with the exposure to each arm at each decay, in chunks (deals, arms, decays)."""
+    placed = model.placed
+    step = max(AT_ONCE // (dealt.shape[1] * len(placed.entries)), 1)
+    fixed = _fixed(placed)
+    for start in range(0, len(dealt), step):
+        chunk = dealt[start : start + step]
+        levels = _levels(chunk[:, placed.places], len(placed.entries), fixed)
+        rest = _beside(np.broadcast_to(model.residual[:, None], (len(chunk), len(model.residual), 1)), levels)[..., 0]
+        found = [_correlation(_exposed(chunk, placed, decay, fixed, levels), rest) for decay in DECAYS]
+        yield np.stack(found, axis=-1)
 
 
-def _means_after(residual: Floats, before: npt.NDArray[np.int32], arms: int) -> Floats:
-    """Mean residual after each arm in each deal less the mean over all, in standard errors, shape deals x arms."""
-    centred = residual - residual.mean()
-    counts = np.maximum(np.bincount(before[0], minlength=arms), 1)
-    # One deal at a time stays in the processor's cache.
-    found: Floats = np.stack([np.bincount(dealt, centred, minlength=arms) for dealt in before]) / np.sqrt(counts)
+def _exposed(chunk: Integers, placed: Placed, decay: float, fixed: Floats, levels: Floats) -> Floats:
+    heat = innovations(exposures(placed.arm_of[chunk], len(placed.names), decay)[:, placed.places])
+    return _beside(heat - fixed @ (fixed.T @ heat), levels)
+
+
+def _fixed(placed: Placed) -> Floats:
+    """(n - 1, q) orthonormal: what no order changes, a linear drift and the prompts' levels."""
+    columns = [np.linspace(0.0, 1.0, len(placed.y))[:, None]]
+    if placed.prompts is not None:
+        columns.append(indicators(placed.prompts, np.arange(1, placed.prompts.max() + 1)))
+    left, sizes, _ = np.linalg.svd(innovations(np.concatenate(columns, axis=1)), full_matrices=False)
+    found: Floats = left[:, sizes > NOTHING * sizes.max()]
     return found
+
+
+def _levels(codes: Integers, entries: int, fixed: Floats) -> Floats:
+    """(deals, n - 1, entries - 1) the entries' levels in each deal, the first one's the base."""
+    found = innovations(indicators(codes, np.arange(1, entries)))
+    return found - fixed @ (fixed.T @ found)
+
+
+def _beside(columns: Floats, levels: Floats) -> Floats:
+    """What least squares on each deal's levels leave of its columns (deals, n - 1, m)."""
+    turned = levels.transpose(0, 2, 1)
+    gram = turned @ levels + NOTHING * np.eye(levels.shape[2])
+    found: Floats = columns - levels @ np.linalg.solve(gram, turned @ columns)
+    return found
+
+
+def _correlation(columns: Floats, rest: Floats) -> Floats:
+    """(deals, m) of each deal's columns with its rest; 0 for a column that the levels hold already."""
+    products = np.einsum("dnm,dn->dm", columns, rest)
+    sizes = np.sqrt((columns**2).sum(axis=1) * (rest**2).sum(axis=1)[:, None])
+    found: Floats = np.where(sizes > NOTHING, products / np.maximum(sizes, NOTHING), 0.0)
+    return found
+
+
+def _slope(model: LagModel, arm: int, decay: int) -> float:
+    """Log value for a unit of exposure, in the order that ran."""
+    heat = model.heat[decay][:, arm]
+    beside = heat - model.levels @ (model.solved @ heat)
+    return float(beside @ model.value / max(float(beside @ beside), NOTHING))

@@ -27,9 +27,11 @@ class Case:
     confounders: tuple[Reason, ...]
     family_p: float | None  # None: no family, one treatment only
     family_size: int
-    carry_over: Reason | None  # a carry-over as large as the effect
+    carry_over: Reason | None  # trials change the ones after them
     alpha: float
     margin: float
+    doubts: tuple[Reason, ...] = ()  # against "supported"
+    limits: tuple[Reason, ...] = ()  # against "supported" and against "no difference"
 
 
 def decide(case: Case) -> tuple[str, tuple[Reason, ...]]:
@@ -47,7 +49,7 @@ def decide(case: Case) -> tuple[str, tuple[Reason, ...]]:
 
 
 def _weigh(case: Case, effect: Effect) -> tuple[str, tuple[Reason, ...]]:
-    if effect.ci_low > 1 - case.margin and effect.ci_high < 1 / (1 - case.margin):
+    if effect.ci_low > 1 - case.margin and effect.ci_high < 1 / (1 - case.margin) and not case.limits:
         text = f"the interval {_span(effect)} lies inside the margin of {case.margin:.1%}"
         return "no_difference", (Reason(code="inside_margin", text=text),)
     if against := tuple(_doubts(case, effect)):
@@ -68,7 +70,7 @@ def _doubts(case: Case, effect: Effect) -> Sequence[Reason]:
         found.append(Reason(code="one_of_many", text=text))
     if case.carry_over is not None:
         found.append(case.carry_over)
-    return found
+    return [*found, *case.doubts, *case.limits]
 
 
 def _supports(case: Case, effect: Effect) -> Sequence[Reason]:

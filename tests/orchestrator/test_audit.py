@@ -340,7 +340,7 @@ def test_what_the_exclusions_change_is_shown(frame: pd.DataFrame) -> None:
     assert overall(judged(frame), "draft").included is None
 
 
-def test_a_carry_over_as_large_as_the_effect_puts_it_in_doubt() -> None:
+def test_a_carry_over_that_is_found_leaves_no_effect_supported() -> None:
     frame = FlatRun(effects={"plain": 1.0, "hot": 1.5, "mild": 1.03}, rounds=16, noise=0.003).frame()
     measured = frame[(frame["kind"] == "measured") & (frame["prompt_id"] == "m1")].sort_values("sequence")
     after_hot = set(measured["sequence"][(measured["arm"].shift() == "hot").fillna(value=False)])
@@ -352,9 +352,11 @@ def test_a_carry_over_as_large_as_the_effect_puts_it_in_doubt() -> None:
     mild, hot = overall(result, "mild"), overall(result, "hot")
     assert mild.verdict == "could_be_drift"
     assert "carry_over" in codes(mild)
-    assert hot.verdict == "supported"
-    assert hot.reasons[-1].code == "carry_over"
-    assert "cooldown" in hot.reasons[-1].text
+    assert hot.verdict == "could_be_drift"
+    assert hot.reasons[0].code == "carry_over"
+    assert "a trial of hot" in hot.reasons[0].text
+    assert "gate.cooldown_s" in hot.reasons[0].text
+    assert "design.order=williams" in hot.reasons[0].text
 
 
 def test_a_run_that_may_stop_early_is_judged_by_what_holds_at_any_time(frame: pd.DataFrame) -> None:

@@ -1,0 +1,256 @@
+"""What a trial leaves behind for the trials after it: a distributed-lag model with a decay. Pure.
+
+A trial of an arm adds decay ** (lag - 1) to the exposure of the trial `lag` places later. Where an arm heats the
+machine or leaves it with a slower clock, the values of later trials follow their exposure to it. The arm itself is
+exposed the least, because it runs once in each round: it seems faster than it is.
+
+Values, levels and exposures go through one filter: the innovations of a random walk that is seen through noise of
+equal variance (Harvey 1989, local level model). What it leaves of a drift looks like noise. Levels are those of the
+entries, each at each prompt where prompts have rounds enough; residuals are clipped, so that a spike is one odd trial.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from orchestrator.schedule import AA_LABEL
+from orchestrator.statistics.comparability import Words, words
+from orchestrator.statistics.inversion import Floats
+from orchestrator.statistics.observations import ScopeTrials
+
+Integers = npt.NDArray[np.intp]
+
+# The share of an exposure that is left one trial later. 0: the next trial only; 0.9 lasts about ten trials.
+DECAYS = (0.0, 0.5, 0.7, 0.8, 0.9)
+GAIN = (math.sqrt(5.0) - 1.0) / 2.0  # of the filter in its steady state
+CELL_ROUNDS = 4  # with fewer rounds of a prompt, arms and prompts are fitted as a sum
+CLIP = 2.5  # of the residuals, in units of their scale
+CLIP_STEPS = 4
+LEAST_FREEDOM = 3  # residual degrees of freedom
+NORMAL_MAD = 0.6745  # median of |x| for standard normal x
+RIDGE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """All measured trials in time order, replaced attempts and excluded trials too: they leave heat as any other."""
+
+    labels: Words
+    rounds: Integers
+    groups: Integers  # numbers of the rounds' attempts, growing
+
+    @classmethod
+    def read(cls, trials: pd.DataFrame) -> "Ran":
+        """Of rows of `trial_flat`."""
+        rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
+        whose = [name for name in ("round", "attempt") if name in rows.columns]
+        rows = rows.drop_duplicates([*whose, "position", "arm", "is_aa"]).sort_values([*whose, "position"])
+        is_aa = rows["is_aa"].fillna(value=False).astype(bool)
+        return cls(
+            labels=words(rows["arm"].astype(object).where(~is_aa, AA_LABEL)),
+            rounds=rows["round"].to_numpy(dtype=np.intp),
+            groups=np.asarray(rows.groupby(whose, dropna=False).ngroup(), dtype=np.intp),
+        )
+
+    @classmethod
+    def of(cls, used: ScopeTrials) -> "Ran":
+        """The used trials alone."""
+        return cls(
+            labels=used.labels,
+            rounds=used.rounds,
+            groups=np.unique(used.rounds, return_inverse=True)[1].astype(np.intp),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A scope's n trials among the N that ran.
+
+    The control's second entry heats as the control does, but has a level of its own: where it differs from the first,
+    that is for the A/A floor to say.
+    """
+
+    y: Floats  # (n,) log values
+    prompts: Integers | None  # (n,)
+    places: Integers  # (n,) among those that ran
+    entries: tuple[str, ...]  # labels
+    names: tuple[str, ...]  # arms
+    arm_of: Integers  # each entry's arm
+    ran: Integers  # (N,) numbers of the entries
+    groups: Integers  # (N,) see `Ran`
+
+    @property
+    def codes(self) -> Integers:
+        """(n,) numbers of the entries."""
+        own: Integers = self.ran[self.places]
+        return own
+
+    @classmethod
+    def find(cls, used: ScopeTrials, ran: Ran, *, control: str) -> "Placed":
+        """Of a round's attempts the newest one is used."""
+        entries, codes = np.unique(ran.labels.astype(str), return_inverse=True)
+        arms = [control if entry == AA_LABEL else str(entry) for entry in entries]
+        names = sorted(set(arms))
+        newest = {key: place for place, key in enumerate(zip(ran.rounds.tolist(), ran.labels.tolist(), strict=True))}
+        keys = zip(used.rounds.tolist(), used.labels.tolist(), strict=True)
+        return cls(
+            y=used.y,
+            prompts=used.prompts,
+            places=np.array([newest[key] for key in keys], dtype=np.intp),
+            entries=tuple(map(str, entries)),
+            names=tuple(names),
+            arm_of=np.array([names.index(arm) for arm in arms], dtype=np.intp),
+            ran=codes.astype(np.intp),
+            groups=ran.groups,
+        )
+
+
+def exposures(codes: Integers, arms: int, decay: float) -> Floats:
+    """Each trial's exposure to each arm, shape (..., N, arms), from numbers of arms in time order, shape (..., N)."""
+    one_hot = indicators(codes, np.arange(arms))
+    found = np.zeros_like(one_hot)
+    for place in range(1, codes.shape[-1]):
+        found[..., place, :] = decay * found[..., place - 1, :] + one_hot[..., place - 1, :]
+    return found
+
+
+def innovations(columns: Floats) -> Floats:
+    """What the filter could not foresee of each column: shape (..., n, m) to (..., n - 1, m)."""
+    found: Floats = np.diff(columns, axis=-2)
+    for place in range(1, found.shape[-2]):
+        found[..., place, :] += (1.0 - GAIN) * found[..., place - 1, :]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjusted:
+    """An effect on the log scale, what the two arms leave behind taken out."""
+
+    decay: float
+    effect: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagModel:
+    """A scope's values and levels after the filter, n - 1 rows."""
+
+    placed: Placed
+    levels: Floats  # (n - 1, p)
+    solved: Floats  # (p, n - 1) from values to the levels' coefficients
+    value: Floats  # (n - 1,) residuals clipped
+    cells: int  # columns an arm: its prompts, or 1
+    heat: tuple[Floats, ...]  # for each decay (n - 1, arms) exposures
+
+    @classmethod
+    def fit(cls, placed: Placed) -> "LagModel | None":
+        """None with too few trials to tell noise from levels."""
+        cells = _cells(placed)
+        plain = np.concatenate([_level_columns(placed, cells), np.linspace(0.0, 1.0, len(placed.y))[:, None]], axis=1)
+        levels = innovations(plain)
+        if len(levels) - np.linalg.matrix_rank(levels) < LEAST_FREEDOM + 2:
+            return None
+        solved = _solver(levels)
+        value = innovations(placed.y[:, None])[:, 0]
+        for _ in range(CLIP_STEPS):
+            residual = value - levels @ (solved @ value)
+            bound = CLIP * max(float(np.median(np.abs(residual))) / NORMAL_MAD, RIDGE)
+            value = value - residual + np.clip(residual, -bound, bound)
+        arms = len(placed.names)
+        heat = tuple(innovations(exposures(placed.arm_of[placed.ran], arms, decay)[placed.places]) for decay in DECAYS)
+        return cls(placed=placed, levels=levels, solved=solved, value=value, cells=cells, heat=heat)
+
+    @property
+    def residual(self) -> Floats:
+        """(n - 1,) what the levels leave of the values."""
+        found: Floats = self.value - self.levels @ (self.solved @ self.value)
+        return found
+
+    def adjusted(self, treatment: str, control: str, *, alpha: float) -> tuple[Adjusted, ...]:
+        """The treatment against the control when both may leave something behind, for each decay."""
+        both = [self.placed.names.index(name) for name in (treatment, control)]
+        direct = self._weights(both) @ self.solved
+        return tuple(
+            self._adjusted(decay, heat[:, both], direct, alpha) for decay, heat in zip(DECAYS, self.heat, strict=True)
+        )
+
+    def _weights(self, both: list[int]) -> Floats:
+        """(p,) of the levels: the first arm less the second, entries and prompts weighing the same."""
+        weights = np.zeros(self.levels.shape[1])
+        for arm, sign in zip(both, (1.0, -1.0), strict=True):
+            own = np.flatnonzero(self.placed.arm_of == arm)
+            for entry in own:
+                weights[entry * self.cells : (entry + 1) * self.cells] = sign / (len(own) * self.cells)
+        return weights
+
+    def _adjusted(self, decay: float, columns: Floats, direct: Floats, alpha: float) -> Adjusted:
+        beside = columns - self.levels @ (self.solved @ columns)
+        # The exposures to two arms alone mirror each other: the second direction is then no direction.
+        left, sizes, _ = np.linalg.svd(beside, full_matrices=False)
+        left = left[:, sizes > 1e-3 * max(float(sizes.max()), RIDGE)]
+        span = left * (left.T @ self.value)
+        shares = _through(columns, beside, direct, left)
+        effect = float(direct @ self.value - shares @ (left.T @ self.value))
+        rest = self.residual - span.sum(axis=1)
+        freedom = max(len(rest) - self.levels.shape[1] - left.shape[1], LEAST_FREEDOM)
+        variance = float(rest @ rest) / freedom * (float(direct @ direct) + float(shares @ shares))
+        reach = student(1.0 - alpha / 2.0, freedom) * math.sqrt(variance)
+        return Adjusted(decay=decay, effect=effect, low=effect - reach, high=effect + reach)
+
+
+def _through(columns: Floats, beside: Floats, direct: Floats, left: Floats) -> Floats:
+    """How much of the direct contrast each orthonormal direction of the exposures bears."""
+    seen = direct @ columns
+    coefficients = np.linalg.lstsq(beside, left, rcond=1e-6)[0]
+    found: Floats = seen @ coefficients
+    return found
+
+
+def _cells(placed: Placed) -> int:
+    """Columns an entry: its prompts where it has rounds enough of each, else 1."""
+    if placed.prompts is None:
+        return 1
+    prompts = int(placed.prompts.max()) + 1
+    counts = np.bincount(placed.codes * prompts + placed.prompts, minlength=len(placed.entries) * prompts)
+    return prompts if counts.min() >= CELL_ROUNDS else 1
+
+
+def _level_columns(placed: Placed, cells: int) -> Floats:
+    """(n, p) which level each trial bears; an entry's columns stand together."""
+    if placed.prompts is not None and cells > 1:
+        return indicators(placed.codes * cells + placed.prompts, np.arange(len(placed.entries) * cells))
+    own = indicators(placed.codes, np.arange(len(placed.entries)))
+    if placed.prompts is None:
+        return own
+    return np.concatenate([own, indicators(placed.prompts, np.arange(1, placed.prompts.max() + 1))], axis=1)
+
+
+def indicators(codes: Integers, groups: Integers) -> Floats:
+    """1 where a code is the group's, else 0: shape (..., groups)."""
+    found: Floats = (codes[..., None] == groups).astype(np.float64)
+    return found
+
+
+def _solver(columns: Floats) -> Floats:
+    """(p, n) the least-squares solution as a matrix; a direction that no row shows has no part in it."""
+    gram = columns.T @ columns
+    found: Floats = np.linalg.pinv(gram, rcond=1e-9, hermitian=True) @ columns.T
+    return found
+
+
+def student(share: float, freedom: int) -> float:
+    """The quantile of Student's t (Abramowitz and Stegun 26.7.5), to 1 % from 3 degrees of freedom at 97.5 %."""
+    z = NormalDist().inv_cdf(share)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return float(sum(term / float(freedom) ** power for power, term in enumerate(terms)))
