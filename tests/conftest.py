@@ -1,9 +1,18 @@
-"""Shared by all tests: pytest rewrites the engine contract's assertions, registered before anything imports it; and
-each test is a machine of its own to the lock that keeps two processes from measuring on one."""
+"""Shared by all tests.
 
+pytest rewrites the engine contract's assertions, registered before anything imports it. Each test is a machine of its
+own to the lock that keeps two processes from measuring on one. A fresh database is a copy of one that the revisions
+made: running them takes 0.2 s of CPU, which several hundred tests would pay each.
+"""
+
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import db.session
+from db.migrate import Version, current, upgrade
 
 pytest.register_assert_rewrite("tests.workers.engine_contract")
 
@@ -14,3 +23,21 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     folder = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("INTERLACE_STATE", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def fresh_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """For `open_database` in this process; `db.migrate.upgrade` itself and other processes run the revisions."""
+    template = upgrade(f"sqlite:///{tmp_path_factory.mktemp('template') / 'fresh.db'}").path
+
+    def copied(url: str) -> Version:
+        path = current(url).path
+        if path.exists():
+            return upgrade(url)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(template, path)
+        return current(url)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(db.session, "upgrade", copied)
+        yield
