@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from sqlalchemy import Engine, bindparam, text
 
+from db.run_list import NO_LIMIT, RUN_LIST_SQL
 from db.run_names import RUNS_SQL, choose_run
 from db.session import open_existing, reading
 
@@ -174,22 +175,8 @@ def runs(source: Engine | str, *, limit: int | None = None) -> pd.DataFrame:
     """The runs, newest first, with their experiment, host and number of stored trials; without their plans."""
     return _frame(
         source,
-        """
-        SELECT run.id AS run_id, experiment.name AS experiment,
-            host.id AS host_id, host.name AS host, host.chip AS chip,
-            run.status AS status, run.created_at AS created_at, run.finished_at AS finished_at, run.seed AS seed,
-            run.rounds AS rounds, run.metric AS metric, run.interleave_by AS interleave_by,
-            run.simulated AS simulated, run.plan_sha256 AS plan_sha256, run.workload_sha256 AS workload_sha256,
-            run.runner_pid AS runner_pid, run.runner_started_at AS runner_started_at, run.boot_id AS boot_id,
-            run.log_dir AS log_dir, run.note AS note,
-            (SELECT count(*) FROM trial WHERE trial.run_id = run.id) AS trials
-        FROM run
-        JOIN experiment ON experiment.id = run.experiment_id
-        JOIN host ON host.id = run.host_id
-        ORDER BY run.created_at DESC, run.id DESC
-        LIMIT :limit
-        """,
-        limit=-1 if limit is None else limit,
+        RUN_LIST_SQL,
+        limit=NO_LIMIT if limit is None else limit,
     )
 
 

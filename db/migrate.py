@@ -2,17 +2,18 @@
 
 An upgrade is one transaction with foreign keys off: it happens whole or not at all, and recreating a parent table
 (SQLite cannot alter a constraint) does not delete its children. References are checked before the commit.
+
+Alembic runs the revisions, and is imported only for that: which revisions there are is read from their files, because
+every command asks for a database's version first, and importing Alembic takes as long as importing SQLAlchemy.
 """
 
+import re
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from importlib.resources import files
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from db.engine import BEGIN_OPTION, connect_readonly, open_migration_engine
@@ -21,6 +22,7 @@ from db.location import check_disk, check_file, database_path
 
 VERSION_TABLE = "interlace_version"
 SCRIPTS = str(files("migrations"))
+_ASSIGNMENT = re.compile(r"""^(revision|down_revision)(?:: [^=]+)? = (?:["']([^"']+)["']|None)""", re.MULTILINE)
 
 
 class State(Enum):
@@ -57,15 +59,15 @@ def current(url: str, *, scripts: str = SCRIPTS) -> Version:
     path = database_path(url)
     check_file(path)
     check_disk(path)
-    directory = ScriptDirectory.from_config(_config(scripts))
-    head = str(directory.get_current_head())
+    parents = _parents(scripts)
+    (head,) = parents.keys() - parents.values()
     names, revision = _stored_version(path)
     if revision is None:
         state = State.FRESH if names <= {VERSION_TABLE} else State.FOREIGN
     elif revision == head:
         state = State.CURRENT
     else:
-        state = State.OLDER if _knows(directory, revision) else State.NEWER
+        state = State.OLDER if revision in parents else State.NEWER
     return Version(path=path, state=state, revision=revision, head=head)
 
 
@@ -127,7 +129,11 @@ def refuse_all_but_current(version: Version) -> None:
 
 def run_revisions(connection: Connection, scripts: str = SCRIPTS) -> None:
     """Run the revisions that a database lacks, on a connection that is inside a transaction."""
-    config = _config(scripts)
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", scripts.replace("%", "%%"))
     config.attributes["connection"] = connection
     config.attributes["version_table"] = VERSION_TABLE
     command.upgrade(config, "head")
@@ -158,11 +164,8 @@ def _stored_version(path: Path) -> tuple[set[str], str | None]:
     return names, None if row is None else str(row[0])
 
 
-def _config(scripts: str) -> Config:
-    config = Config()
-    config.set_main_option("script_location", scripts.replace("%", "%%"))
-    return config
-
-
-def _knows(directory: ScriptDirectory, revision: str) -> bool:
-    return any(script.revision == revision for script in directory.walk_revisions())
+def _parents(scripts: str) -> dict[str, str | None]:
+    """Each revision's parent, read from the files' assignments; None: the first one has no parent."""
+    files = sorted(Path(scripts, "versions").glob("*.py"))
+    found = [dict(_ASSIGNMENT.findall(file.read_text(encoding="utf-8"))) for file in files]
+    return {each["revision"]: each["down_revision"] or None for each in found if "revision" in each}

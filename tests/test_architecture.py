@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from db.session import open_database
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("conf", "orchestrator", "workers", "db", "files", "migrations")
 MAY_IMPORT = {
@@ -79,6 +81,22 @@ def test_help_loads_nothing_heavy() -> None:
         "except SystemExit: pass"
     )
     assert not loaded_by(code) & set(HEAVY)
+
+
+@pytest.mark.parametrize("command", ["status", "queue list", "query 'SELECT 1'"])
+def test_what_is_asked_often_loads_neither_pandas_nor_alembic(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLACE_DB", str(tmp_path / "asked.db"))
+    open_database(f"sqlite:///{tmp_path / 'asked.db'}").dispose()
+    code = (
+        "import shlex, sys\n"
+        f"sys.argv = ['interlace', *shlex.split({command!r})]\n"
+        "import orchestrator.cli\n"
+        "try: orchestrator.cli.main()\n"
+        "except SystemExit as end: assert not end.code"
+    )
+    assert not loaded_by(code) & {"pandas", "numpy", "scipy", "pyarrow", "alembic", "hydra", "omegaconf", "httpx"}
 
 
 def test_the_orchestrators_process_never_loads_mlx() -> None:

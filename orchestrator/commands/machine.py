@@ -9,8 +9,8 @@ from orchestrator.errors import RefusedError
 
 def show_status(*, url: str | None, limit: int, live: bool) -> None:
     """`interlace status`: who measures, what runs, what waits, the runs, and the last problems."""
-    from db.frames import runs
     from db.live import problems
+    from db.run_list import newest_runs
     from orchestrator.overnight.agenda import agenda, waiting_here
     from orchestrator.overnight.machine_lock import machine_holder
     from orchestrator.overnight.watch import live_run, watch
@@ -26,13 +26,13 @@ def show_status(*, url: str | None, limit: int, live: bool) -> None:
         return
     print_at(machine_holder(), running, out, now=now)
     waiting = waiting_here(database, read_host())
-    newest = runs(database, limit=limit)
+    newest = newest_runs(database, limit=limit)
     print_status(newest, out)
     if waiting:
         out.print()
         print_queue(agenda(waiting, now=now), out, now=now)
-    for run_id in newest["run_id"][:1]:
-        print_problems(problems(database, str(run_id)), out)
+    for run in newest[:1]:
+        print_problems(problems(database, run.run_id), out)
 
 
 def show_doctor(*, url: str | None, as_json: bool) -> int:

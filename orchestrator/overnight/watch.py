@@ -10,7 +10,6 @@ from rich.live import Live
 from sqlalchemy import Engine as Database
 
 from db.live import Life, Problem, life, problems, running
-from orchestrator.judging import judge, measured_trials
 from orchestrator.overnight.agenda import is_alive
 from orchestrator.running.stored import frozen_plan
 from orchestrator.views.watch_view import watched
@@ -50,6 +49,8 @@ class Watch:
 
     def _interim(self) -> str:
         """In words, and not stored."""
+        from orchestrator.judging import judge, measured_trials  # pandas, which a look at the run does not need
+
         try:
             plan = frozen_plan(self.database, self.run_id)
             return judge(measured_trials(self.database, self.run_id), plan).summary

@@ -8,11 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 
 from db import check as check_module
 from db.check import check, compare_ddl, migrated_ddl, model_ddl, model_drift, normalised_ddl
 from db.errors import LocationError, SchemaError
-from db.migrate import SCRIPTS, State, current, refuse_all_but_current, upgrade
+from db.migrate import SCRIPTS, VERSION_TABLE, State, current, refuse_all_but_current, upgrade
 from tests.db.conftest import Database
 from tests.db.filling import fill
 
@@ -83,6 +84,21 @@ def test_a_revision_imports_nothing_of_the_project() -> None:
     for path in (Path(SCRIPTS) / "versions").glob("[0-9]*.py"):
         imports = [line for line in path.read_text().splitlines() if line.startswith(("import ", "from "))]
         assert imports == ["import sqlalchemy as sa", "from alembic import op"], path.name
+
+
+def test_the_revisions_are_read_from_their_files_as_alembic_reads_them(database: Database) -> None:
+    directory = ScriptDirectory(SCRIPTS)
+    version = current(database.url)
+    assert version.head == directory.get_current_head()
+    with closing(sqlite3.connect(database.path)) as connection:
+        for script in directory.walk_revisions():
+            connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '{script.revision}'")
+            connection.commit()
+            known = State.CURRENT if script.revision == version.head else State.OLDER
+            assert current(database.url).state is known
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = 'from the future'")
+        connection.commit()
+    assert current(database.url).state is State.NEWER
 
 
 def test_upgrading_twice_changes_nothing(database: Database) -> None:
