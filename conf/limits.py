@@ -148,6 +148,7 @@ RULES: dict[type[Any], dict[str, Rule]] = {
         "warmups": within(0, 100),
         "probe_prompts": at_least(0),
         "probe_budget_s": above(0),
+        "cached_share_max": within(0, 1),
     },
     schema.GateConfig: {
         "thermal_level_max": within(0, 4),

@@ -372,6 +372,8 @@ class DesignConfig:
     residency: Residency = Residency.auto
     warmups: int = 1  # generations per arm and prompt shape, stored and left out
     evidence: EvidencePolicy = EvidencePolicy.require
+    # Of a conversation's first prompt, the share that may come from a cache; more makes the trial invalid. null: any.
+    cached_share_max: float | None = 0.1
     on_preflight_failure: OnFailure = OnFailure.stop
     probe: bool = True  # ask the models after the last round: near-ties, the time of a pass, the memory's bandwidth
     probe_prompts: int = 3  # answers of each arm that differ from the control's and are looked into

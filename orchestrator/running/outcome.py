@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.plan import Gate, Prompt
+from orchestrator.running.cached import from_cache
 from orchestrator.running.evidence import judge
 from orchestrator.running.exclusion import Circumstances, excluded_reason
 from orchestrator.running.gate import Passage
@@ -67,15 +68,22 @@ class Verdict:
     excluded_reason: str | None = None
 
 
-def settle(outcome: Outcome, *, evidence_policy: str, gate: Gate) -> Verdict:
-    """Judge a trial by rules fixed beforehand: faults, evidence, the machine. Never by its speed. Pure."""
+def settle(outcome: Outcome, *, evidence_policy: str, gate: Gate, cached_share_max: float | None = None) -> Verdict:
+    """Judge a trial by rules fixed beforehand: faults, evidence, caches, the machine. Never by its speed. Pure."""
     if outcome.fault is not None:
         return Verdict(status="invalid", fault=outcome.fault)
     if evidence_policy == "require":
         for _, generation in outcome.generations:
             if reason := judge(generation.evidence).fault:
-                kind, _, message = reason.partition(": ")
-                return Verdict(status="invalid", fault=Fault(kind=kind, message=message))
+                return _invalid(reason)
+    if reason := from_cache(outcome.generations, share_max=cached_share_max):
+        return _invalid(reason)
     if (why := excluded_reason(gate, outcome.circumstances)) is not None:
         return Verdict(status="excluded", excluded_reason=why)
     return Verdict(status="done")
+
+
+def _invalid(reason: str) -> Verdict:
+    """Args: reason: `code: words`."""
+    kind, _, message = reason.partition(": ")
+    return Verdict(status="invalid", fault=Fault(kind=kind, message=message))

@@ -1,8 +1,9 @@
-"""Does an arm run, and does it show its evidence? A few tokens tell, before a night is spent on it."""
+"""Does an arm run, show its evidence, begin each conversation afresh? A few tokens tell, before a night is spent on it."""
 
 from collections.abc import Callable
 
 from orchestrator.plan import Arm, Plan
+from orchestrator.running.cached import from_cache
 from orchestrator.running.crew import Crew, Member
 from orchestrator.running.evidence import judge
 from workers.errors import FaultKind, WorkerFault
@@ -25,13 +26,19 @@ def try_arm(plan: Plan, arm: Arm, crew: Crew, *, on_load: Callable[[Member], Non
         seed=plan.design.seed,
         prompt_class=first.prompt_class,
     )
+    share_max = plan.design.cached_share_max
     try:
-        generations = crew.member(arm, on_load=on_load).generate(request)
+        member = crew.member(arm, on_load=on_load)
+        generations = list(member.generate(request))
+        # A server may keep the prompt for the next round: asked again, it tells so now.
+        again = share_max is not None and any(generation.stamps_of == "chunk" for generation in generations)
+        answers = [*generations, *(member.generate(request) if again else ())]
     except WorkerFault as fault:
         crew.discard(arm)
         return f"{fault.kind}: {fault}"
     if crew.swap and (words := crew.discard(arm)) is not None:  # it has to make room after every trial
         return f"{FaultKind.teardown_hang}: {words}"
+    unasked = from_cache([(first, answer) for answer in answers], share_max=share_max)
     if plan.design.evidence == "record":
-        return None
-    return next((why for generation in generations if (why := judge(generation.evidence).fault)), None)
+        return unasked
+    return next((why for generation in generations if (why := judge(generation.evidence).fault)), unasked)

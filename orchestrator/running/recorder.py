@@ -111,7 +111,13 @@ class Recorder:
 
     def save(self, outcome: Outcome, *, attempt: int, order: Sequence[str]) -> Verdict:
         """Commit one trial with all that belongs to it."""
-        verdict = settle(outcome, evidence_policy=self.plan.design.evidence, gate=self.plan.gate)
+        design = self.plan.design
+        verdict = settle(
+            outcome,
+            evidence_policy=design.evidence,
+            gate=self.plan.gate,
+            cached_share_max=design.cached_share_max,
+        )
         with transaction(self.database, patience_s=PATIENCE_S) as session:
             row = self._trial(session, outcome, verdict, attempt=attempt, order=order)
             session.add(row)

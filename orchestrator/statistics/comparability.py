@@ -238,6 +238,8 @@ def _checks(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
         same_engine = words(pairs["engine"]) == words(pairs["engine_control"])
         yield _unequal(pairs, "engine_version", "engine version", among=same_engine)
     yield from _unequal_prompts(pairs)
+    if metric != "decode_tps" and "cached_tokens" in pairs.columns:
+        yield _unequal_caches(pairs)
     if metric in LENGTH_TOLERANCE:
         tolerance = LENGTH_TOLERANCE[metric]
         yield _unequal_counts(pairs, "completion_tokens", "completion token counts differ", tolerance)
@@ -271,6 +273,21 @@ def _unequal_prompts(pairs: pd.DataFrame) -> Iterable[_Check]:
     left, right = (pairs[key].astype("float64").to_numpy() for key in ("prompt_tokens", "prompt_tokens_control"))
     yield replace(found, differ=found.differ & ~later)
     yield replace(found, differ=found.differ & later, sizes=np.abs(np.log(left / right)))
+
+
+def _unequal_caches(pairs: pd.DataFrame) -> _Check:
+    """First turns begin afresh: what one of two arms had from a cache there, it did not have to process.
+
+    Of a prompt whose beginning is cached the rest costs in proportion to its length, so the bound is linear.
+    """
+    found = _unequal_counts(pairs, "cached_tokens", "tokens of the first prompt from a cache differ", 0.0)
+    first = (pairs["turn"] == 0).fillna(value=False).to_numpy(dtype=bool)
+    left, right = (
+        (pairs[f"prompt_tokens{side}"] - pairs[f"cached_tokens{side}"]).astype("float64").clip(lower=1).to_numpy()
+        for side in ("", "_control")
+    )
+    sizes = np.abs(np.log(left / right)) / LENGTH_POWER
+    return replace(found, differ=found.differ & first, sizes=np.where(first, sizes, np.nan))
 
 
 def words(column: "pd.Series[Any]") -> Words:

@@ -154,6 +154,18 @@ def test_versions_of_different_engines_are_not_compared(frame: pd.DataFrame) -> 
     assert overall(judged(other), "draft").verdict == "supported"
 
 
+def test_a_first_prompt_from_a_cache_in_one_arm_confounds_what_it_could_explain(frame: pd.DataFrame) -> None:
+    frame = frame.assign(cached_tokens=0).astype({"cached_tokens": "Int64"})
+    draft = frame["arm"] == "draft"
+    found = overall(judged(changed(frame, draft, cached_tokens=15)), "draft")
+    assert (found.verdict, codes(found)) == ("confounded", ["cached_tokens_differ"])
+    assert "15 against 0" in found.reasons[0].text
+    assert overall(judged(changed(frame, draft, cached_tokens=15), metric="decode_tps"), "draft").verdict == "supported"
+    assert overall(judged(changed(frame, draft, cached_tokens=1)), "draft").verdict == "supported"
+    assert overall(judged(frame.assign(cached_tokens=15)), "draft").verdict == "supported"  # for all arms alike
+    assert overall(judged(changed(frame, draft, cached_tokens=None)), "draft").verdict == "supported"  # unknown
+
+
 def test_decode_rates_bear_somewhat_unequal_lengths(frame: pd.DataFrame) -> None:
     shorter = changed(frame, frame["arm"] == "draft", completion_tokens=56)
     assert overall(judged(shorter, metric="decode_tps"), "draft").verdict == "supported"

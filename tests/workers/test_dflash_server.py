@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.running.evidence import judge
 from tests.workers import tiny_drafts
-from tests.workers.engine_contract import FIRST, EngineCase, EngineContract, converse, engine_case
+from tests.workers.engine_contract import FIRST, SECOND, EngineCase, EngineContract, converse, engine_case
 from tests.workers.environments import elsewhere
 from workers.engines import dflash_server
 from workers.engines.dflash_server import DflashServer
@@ -132,12 +132,41 @@ def command_of(engine: DflashServer, folder: Path) -> list[str]:
 def test_the_command_carries_the_settings(target: dict[str, Any], draft: dict[str, Any], tmp_path: Path) -> None:
     plain = " ".join(command_of(server(target, draft, "python"), tmp_path))
     assert "--verify-mode dflash --fastpath-max-tokens 0 --no-prefix-cache --prompt-cache-size 0" in plain
+    assert "--no-prefix-cache-l2" in plain
     assert "--draft-quant none" in plain
     assert f"--model {target['path']} --draft-model {draft['path']}" in plain
     settings = {"draft_bits": 4, "prefix_cache": True, "prefix_cache_bytes": 999, "max_context": 4096, "block_size": 6}
     full = " ".join(command_of(server(target, draft, "python", **settings), tmp_path))
-    assert "--prefix-cache --prefix-cache-max-bytes 999 --verify-len-cap 6" in full
+    assert "--prefix-cache --prefix-cache-max-entries 1 --no-prefix-cache-l2" in full
+    assert "--prefix-cache-max-bytes 999 --verify-len-cap 6" in full
     assert "--draft-quant w4:gs64 --dflash-max-ctx 4096" in full
+
+
+LONG = "Count the words of this sentence, which goes on for quite a while before it ends. " * 3
+
+
+@pytest.mark.slow
+def test_no_prompt_outlives_its_conversation_nor_the_arm(
+    target: dict[str, Any], draft: dict[str, Any], python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a conversation the prefix cache works; the same prompt asked anew, or of a fresh server, is all new."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    cached: list[list[int | None]] = []
+    for _ in range(2):
+        engine = server(target, draft, python, prefix_cache=True)
+        engine.load()
+        try:
+            for _ in range(2):
+                answered = converse(engine, LONG, SECOND, max_tokens=24)
+                cached.append([each.result.cached_tokens for each in answered])
+                assert "cached_before_conversation" not in answered[0].result.flags
+        finally:
+            engine.close()
+    assert [turns[0] for turns in cached] == [0, 0, 0, 0]
+    assert all(turns[1] for turns in cached)
+    assert not list(home.rglob("*prefix*"))
 
 
 @pytest.mark.slow

@@ -82,6 +82,8 @@ class Preset:
         prometheus: addresses whose answer is Prometheus text.
         wait_s: how long after the answer its last sign may come.
         figures: paths in the response to the server's own figures: decode_tps, prefill_tps, cached_tokens.
+        body_first, body_each: what a conversation's first request, or each of its requests, says so that no earlier
+            conversation's prompt answers it; `{conversation}` becomes a word of its own for each conversation.
     """
 
     name: str
@@ -91,6 +93,16 @@ class Preset:
     prometheus: tuple[str, ...] = ()
     wait_s: float = 0.0
     figures: Mapping[str, str] = field(default_factory=dict)
+    body_first: Mapping[str, Any] = field(default_factory=dict)
+    body_each: Mapping[str, Any] = field(default_factory=dict)
+
+    def afresh(self, *, turn: int, conversation: str) -> dict[str, Any]:
+        """The part of a request that keeps the conversation from an earlier one's cache."""
+        told = dict(self.body_each) | (dict(self.body_first) if turn == 0 else {})
+        return {
+            key: value.replace("{conversation}", conversation) if isinstance(value, str) else value
+            for key, value in told.items()
+        }
 
     @property
     def addresses(self) -> tuple[str, ...]:

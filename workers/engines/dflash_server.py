@@ -5,6 +5,7 @@ there, so that a short warm-up is judged like a long answer.
 """
 
 import json
+import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ class DflashServer(LaunchedEngine):
         command = [python, "-c", start, "serve", "--model", str(model), "--draft-model", str(draft)]
         command += ["--host", HOST, "--port", str(port), "--verify-mode", own.verify_mode]
         command += ["--fastpath-max-tokens", str(own.fastpath_max_tokens)]
-        command += self._cache_options(own)
+        command += self._cache_options(own, folder)
         if own.block_size is not None:
             command += ["--verify-len-cap", str(own.block_size)]
         command += ["--draft-quant", "none" if own.draft_bits is None else _quant(own)]
@@ -97,12 +98,24 @@ class DflashServer(LaunchedEngine):
         environment = {"PYTHONSAFEPATH": "1", "XDG_CACHE_HOME": str(folder / "cache")}
         return ServerSpec(title=self.title, command=command, port=port, environment=environment, folder=folder)
 
-    def _cache_options(self, own: Settings) -> list[str]:
+    def _cache_options(self, own: Settings, folder: Path) -> list[str]:
+        """In memory, for one conversation. By itself it also keeps prompts on the disk, below the home folder whatever
+        XDG_CACHE_HOME says, where they would outlive arm and run."""
+        on_disk = ["--no-prefix-cache-l2", "--prefix-cache-l2-dir", str(folder / "prefixes")]
         if not own.prefix_cache:
-            return ["--no-prefix-cache", "--prompt-cache-size", "0"]
-        if own.prefix_cache_bytes is None:
-            return ["--prefix-cache"]
-        return ["--prefix-cache", "--prefix-cache-max-bytes", str(own.prefix_cache_bytes)]
+            return ["--no-prefix-cache", "--prompt-cache-size", "0", *on_disk]
+        options = ["--prefix-cache", "--prefix-cache-max-entries", "1", *on_disk]
+        if own.prefix_cache_bytes is not None:
+            options += ["--prefix-cache-max-bytes", str(own.prefix_cache_bytes)]
+        return options
+
+    def start_conversation(self) -> None:
+        """Another text takes the place of the last conversation in the prefix cache."""
+        super().start_conversation()
+        own = self._settings()
+        if own.prefix_cache and own.attach is None and self._client is not None:
+            self._require_server()
+            self._complete_once(text=secrets.token_hex(4))
 
     def _widths(self) -> Widths:
         width = self._settings().block_size or self._trained_block

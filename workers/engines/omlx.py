@@ -4,6 +4,7 @@ oMLX answers 200 whatever became of a mechanism; what a request really did, its 
 counters say. Token times need `burst_decode=off`: else the server hands tokens over in bursts.
 """
 
+import contextlib
 import json
 import re
 import secrets
@@ -51,6 +52,7 @@ class Omlx(LaunchedEngine):
     preset_name = "omlx"
     title = "oMLX"
     _key: str | None = None
+    _logged_in = False
 
     def _settings(self) -> Settings:
         return parse_settings(Settings, self.settings, engine="omlx")
@@ -127,10 +129,20 @@ class Omlx(LaunchedEngine):
         notes = [] if self.server_version is None else [f"server: {self.server_version}"]
         return [*notes, *self._log_in()]
 
+    def start_conversation(self) -> None:
+        """A launched server forgets the prompts of earlier conversations. What it keeps all the same, it states."""
+        super().start_conversation()
+        own = self._settings()
+        if own.prefix_cache and own.attach is None and self._logged_in:
+            self._require_server()
+            with contextlib.suppress(EngineError):
+                self._connected().post("/admin/api/hot-cache/clear", {})
+
     def _log_in(self) -> Sequence[str]:
         if self._key is None:
             return ["no key: the counters of /admin/api/stats cannot be read"]
         status = self._connected().post("/admin/api/login", {"api_key": self._key}).status_code
+        self._logged_in = status == 200
         return [] if status == 200 else [f"no login for the counters of /admin/api/stats: HTTP {status}"]
 
 

@@ -51,6 +51,7 @@ class OmlxDflash(Omlx):
             "dflash_draft_quant_enabled": own.draft_bits is not None,
             "dflash_in_memory_cache": own.prefix_cache,
             "dflash_in_memory_cache_max_bytes": own.prefix_cache_bytes,
+            "dflash_in_memory_cache_max_entries": 1,  # one conversation
             "dflash_ssd_cache": False,
         }
         if own.draft_bits is not None:

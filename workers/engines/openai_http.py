@@ -4,6 +4,7 @@ Evidence is configuration: a preset of the catalogue, or signs of one's own in t
 that prints the log; JSON of the answer; metrics read before and after each request.
 """
 
+import secrets
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ class OpenaiHttp(ServerEngine):
 
     knows_plain = False
     _printer: ServerProcess | None = None
+    _conversation = "load"
 
     def _open(self) -> LoadInfo:
         own = parse_settings(Settings, self.settings, engine="openai_http")
@@ -78,7 +80,12 @@ class OpenaiHttp(ServerEngine):
 
     def _extra_body(self, request: TurnRequest) -> Mapping[str, Any]:
         asked = {"ignore_eos": True} if self._sampling.ignore_eos else {}
-        return asked | dict(self._own.body)
+        afresh = self._preset.afresh(turn=request.turn, conversation=self._conversation)
+        return asked | afresh | dict(self._own.body)
+
+    def start_conversation(self) -> None:
+        super().start_conversation()
+        self._conversation = secrets.token_hex(8)
 
     def close(self) -> None:
         super().close()
