@@ -1,4 +1,4 @@
-"""Does an arm run, show its evidence, begin each conversation afresh? A few tokens tell, before a night is spent on it."""
+"""Does an arm run, show its evidence, begin each conversation afresh? A few tokens tell, before a night is spent."""
 
 from collections.abc import Callable
 
