@@ -25,10 +25,12 @@ from workers.errors import EngineError, FaultKind, classify_text, describe_exit
 from workers.family import Family
 from workers.journal import PORT_MARK
 from workers.processes import PROCESS_FAULTS
+from workers.tracebacks import last_fault
 
 HOST = "127.0.0.1"
 TERM_GRACE_S, KILL_GRACE_S = 6.0, 3.0
 _POLL_S = 0.05
+_ENDING_S = 1.0
 _TAIL_BYTES = 2000
 _F_GETPATH = 50  # of macOS's fcntl
 
@@ -126,7 +128,11 @@ class ServerProcess:
         self._family.snapshot()
         if self._popen.poll() is None or self._family.living():
             return
-        said = " | ".join(self.log.lines_since(self.log_start)[-5:]).strip()
+        lines = self.log.lines_since(self.log_start)
+        said = " | ".join(lines[-5:]).strip()
+        fault = last_fault(lines)
+        if fault is not None and fault not in said:
+            said = f"{fault} | {said}"
         words = describe_exit(self._popen.returncode)
         kind = classify_text(said) or FaultKind.crashed
         raise EngineError(kind, f"{self.spec.title} has ended ({words}): {said or 'it printed nothing'}")
@@ -143,6 +149,9 @@ class ServerProcess:
         strangers = listeners(self.spec.port, among=psutil.process_iter())
         where = f"port {self.spec.port}"
         if not strangers:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # its port closes a moment before it ends
+                self._popen.wait(_ENDING_S)
+            self.require_alive()
             raise EngineError(FaultKind.generation_failed, f"{self.spec.title}: no process of it listens on {where}")
         raise EngineError(
             FaultKind.generation_failed,

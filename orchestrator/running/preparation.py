@@ -11,7 +11,14 @@ from orchestrator.planning.memory import MemoryPlan
 from orchestrator.planning.residency import conversations, is_simulated, plan_of
 from orchestrator.running.crew import Weights
 from workers.checkpoints import CheckpointInfo, describe, resolve
+from workers.drafts import BLOCK, MODEL, require_fit_of
 from workers.errors import EngineError
+
+# What each engine drafts with, by its module.
+_DRAFT_KINDS = {
+    **dict.fromkeys(("dflash", "dflash_server", "omlx_dflash"), BLOCK),
+    **dict.fromkeys(("mlx_lm_draft", "mlx_lm_server_draft"), MODEL),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +47,8 @@ def find_weights(plan: Plan) -> dict[str, ArmWeights]:
     for arm in plan.arms:
         target, target_info = _find(arm, arm.checkpoint, found)
         draft, draft_info = (None, None) if arm.draft is None else _find(arm, arm.draft, found)
+        if draft is not None:
+            _require_fit(arm, target, draft)
         weights[arm.name] = ArmWeights(
             for_worker=Weights(checkpoint=target, draft=draft), target=target_info, draft=draft_info
         )
@@ -59,6 +68,28 @@ def _find(
         except EngineError as error:
             raise InputError(f"arm {arm.name}, checkpoint {name}: {error}") from error
     return found[name]
+
+
+def wrong_draft(plan: Plan) -> str | None:
+    """The first draft that was not made for its target, in one line; None: all were, or their files are not here."""
+    try:
+        for arm in plan.arms:
+            if arm.draft is not None:
+                _require_fit(arm, arm.checkpoint, arm.draft)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _require_fit(arm: Arm, target: Mapping[str, Any], draft: Mapping[str, Any]) -> None:
+    """A server that somebody else started has loaded its own."""
+    kind = _DRAFT_KINDS.get(str(arm.engine.get("_target_")).split(".")[-2])
+    if kind is None or arm.engine.get("attach") is not None:
+        return
+    try:
+        require_fit_of(target, draft, kind=kind)
+    except EngineError as error:
+        raise InputError(f"arm {arm.name}: {error}") from error
 
 
 def refuse_what_does_not_fit(plan: Plan) -> None:

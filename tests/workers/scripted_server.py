@@ -16,6 +16,8 @@ SCRIPT names what happens; what was asked for it reads from the settings that th
     dies_later      ends in the middle of the third answer
     never_ready     503 to every completion
     stubborn        ignores SIGTERM, and a child of its own does too
+    broken          the cause of every HTTP 500 stands in its log only
+    breaks_later    so it does from the second answer on
     silent_counters the counters cannot be read: HTTP 404
 """
 
@@ -25,6 +27,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -128,6 +131,12 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({"error": {"message": "Invalid API key"}}, 401)
         elif self.state.script == "never_ready":
             self.answer({"error": {"message": "loading"}}, 503)
+        elif self.state.script == "broken" or (self.state.script == "breaks_later" and self.state.answers):
+            self.answer({"error": {"message": "Internal server error"}}, 500)
+            try:
+                raise KeyError(18)
+            except KeyError:
+                traceback.print_exc()
         else:
             self.complete(body)
 

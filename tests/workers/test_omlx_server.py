@@ -160,6 +160,19 @@ def test_a_server_that_never_gets_ready_is_given_up_and_stopped(make: Any) -> No
     assert engine._process is None  # noqa: SLF001
 
 
+def test_an_error_of_the_server_comes_with_the_cause_in_its_log(make: Any) -> None:
+    words = r"HTTP 500: Internal server error.*; the last fault in its log: KeyError: 18"
+    with pytest.raises(EngineError, match=words):
+        make(OmlxMtp, "broken").load()
+    engine = make(Omlx, "breaks_later")
+    engine.load()
+    try:
+        with pytest.raises(EngineError, match=words):
+            ask(engine)
+    finally:
+        engine.close()
+
+
 def test_a_server_that_ends_says_its_last_words(make: Any) -> None:
     with pytest.raises(EngineError, match=r"oMLX has ended \(exit status 1\): no such model here"):
         make(Omlx, "dies").load()

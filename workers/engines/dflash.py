@@ -7,9 +7,11 @@ is the same: rounds with (drafted, accepted) on this very turn.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from workers.checkpoints import resolve
+from workers.drafts import BLOCK, require_fit
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.dflash_backends import BACKENDS, Backend, Wanted
-from workers.engines.mlx_loading import LoadedModel, draft_folder
+from workers.engines.mlx_loading import LoadedModel, draft_folder, obtain_folder
 from workers.engines.mlx_probes import BlockDraft, Probed
 from workers.engines.speculative import (
     DRAFT,
@@ -91,6 +93,9 @@ class Dflash(SpeculativeEngine):
 
     def _load_target(self) -> LoadedModel:
         self._draft_folder = draft_folder(self.draft or {})
+        resolved = resolve(self.checkpoint)
+        if resolved["source"] != "dummy":
+            require_fit(obtain_folder(resolved)[0], self._draft_folder, kind=BLOCK)
         return self._backend.load_target(self.checkpoint, self._draft_folder)
 
     def _load_package(self) -> LoadInfo:

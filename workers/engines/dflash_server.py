@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workers.drafts import BLOCK, require_fit
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
 from workers.errors import EngineError, FaultKind
@@ -83,6 +84,8 @@ class DflashServer(LaunchedEngine):
         model, _ = served_folder(self.checkpoint, folder)
         self._use_tokenizer(model)
         draft = Path(str(self.draft.get("path") or self.draft.get("hub_id")))
+        if draft.is_dir():
+            require_fit(model, draft, kind=BLOCK)
         self._trained_block = _trained_block(draft)
         start = _START if own.copy_drafts else _NO_COPIES + _START
         command = [python, "-c", start, "serve", "--model", str(model), "--draft-model", str(draft)]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from workers.drafts import MODEL, require_fit
 from workers.engines.base import parse_settings
 from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_lm_server import Settings as PlainSettings
@@ -39,6 +40,8 @@ class MlxLmServerDraft(MlxLmServer):
                 FaultKind.unsupported_setting, "engine mlx_lm_server_draft has no draft", remedy="set engine.draft"
             )
         draft, _ = served_folder(self.draft, folder / "draft")
+        target, _ = served_folder(self.checkpoint, folder)
+        require_fit(target, draft, kind=MODEL)
         return ["--draft-model", str(draft), "--num-draft-tokens", str(self._settings().block_size - 1)]
 
     def _widths(self) -> Widths:

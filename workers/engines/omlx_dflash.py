@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers.drafts import BLOCK, require_fit_of
 from workers.engines.base import parse_settings
 from workers.engines.omlx import Omlx
 from workers.engines.omlx import Settings as PlainSettings
@@ -41,6 +42,7 @@ class OmlxDflash(Omlx):
         own = self._settings()
         if self.draft is None:
             raise EngineError(FaultKind.unsupported_setting, "engine omlx_dflash has no draft: set engine.draft")
+        require_fit_of(self.checkpoint, self.draft, kind=BLOCK)
         settings: dict[str, Any] = {
             "dflash_enabled": True,
             "mtp_enabled": False,

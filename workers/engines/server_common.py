@@ -19,17 +19,19 @@ from workers.catalogue.match import Seen, copies, decided, explain, figures, jud
 from workers.catalogue.signs import CatalogueError, Preset, load
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
 from workers.engines.mlx_common import Sampling
-from workers.errors import EngineError, FaultKind, ProbeUnsupported
+from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify_text
 from workers.http.answer import Answer
-from workers.http.client import Client, Reply, TooLate
+from workers.http.client import Client, Reply, StatusError, TooLate
 from workers.http.tokens import APPORTIONED, apportion
 from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, TimePasses
 from workers.server_process import ServerLog
+from workers.tracebacks import last_fault
 
 TEXT_ONLY = "this server tells text, not tokens, or would end speculation when asked for log-probabilities"
 CHAT_PATH, TEXT_PATH = "/v1/chat/completions", "/v1/completions"
 READY_TOKENS = 2
 _POLL_S = 0.02
+_CAUSE_S = 1.0  # how long after an error its cause may come in the log
 # More of a conversation's first prompt from a cache than this: some earlier one was not forgotten.
 _FRESH_SHARE = 0.5
 
@@ -118,7 +120,10 @@ class ServerEngine(Engine):
 
     def stream(self) -> Iterator[None]:
         turn = self._prepared()
-        return self._connected().stream(turn.path, turn.body, turn.reply, self.clock)
+        try:
+            yield from self._connected().stream(turn.path, turn.body, turn.reply, self.clock)
+        except StatusError as error:
+            raise self._with_cause(error, turn.log_mark) from error
 
     def finish(self) -> TurnResult:
         turn = self._prepared()
@@ -349,6 +354,17 @@ class ServerEngine(Engine):
         if why is None or why in evidence.text:
             return evidence
         return replace(evidence, text=f"{why} (this request: {evidence.text})")
+
+    def _with_cause(self, error: StatusError, mark: int) -> EngineError:
+        """An error of the server's own (HTTP 5xx) with what its log says of it: the answer often does not."""
+        if error.status < 500 or self._log is None:
+            return error
+        deadline = time.monotonic() + _CAUSE_S
+        while (fault := last_fault(self._log.lines_since(mark))) is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        if fault is None or fault in str(error):
+            return error
+        return EngineError(classify_text(fault) or error.kind, f"{error}; the last fault in its log: {fault}")
 
     def _await_signs(self, turn: Turn) -> Seen:
         """A server may print or count a moment after its answer ended; wait for that, not longer than it takes."""

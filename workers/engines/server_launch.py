@@ -30,6 +30,7 @@ from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
 from workers.http.client import Client, StatusError, Timeouts
 from workers.server_process import HOST, ServerLog, ServerProcess, ServerSpec, free_port
+from workers.tracebacks import last_fault
 
 _POLL_S = 0.1
 _FOLDER_PREFIX = "interlace-server-"  # then the worker's pid
@@ -161,7 +162,7 @@ class LaunchedEngine(ServerEngine):
                 return self._complete_once()
             except StatusError as error:
                 if error.status not in _NOT_READY:
-                    raise
+                    raise self._with_cause(error, self._log_start) from error
                 self._wait_or_give_up(deadline, ready_s, str(error))
 
     def _raise_what_the_log_says(self) -> None:
@@ -178,8 +179,12 @@ class LaunchedEngine(ServerEngine):
 
     def _wait_or_give_up(self, deadline: float, ready_s: float, why: str) -> None:
         if time.monotonic() >= deadline:
+            fault = None if self._log is None else last_fault(self._log.lines_since(self._log_start))
+            said = "" if fault is None else f"; the last fault in its log: {fault}"
             raise EngineError(
-                FaultKind.hung_load, f"{self.title} is not ready after {ready_s:g} s: {why}", remedy="engine.ready_s"
+                FaultKind.hung_load,
+                f"{self.title} is not ready after {ready_s:g} s: {why}{said}",
+                remedy="set engine.ready_s to more, if it only takes longer",
             )
         time.sleep(_POLL_S)
 
