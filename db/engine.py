@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from db.location import check_disk, check_file, database_path, keep_private, make_folder
+from db.redaction import masked
 
 BUSY_TIMEOUT_S = 30.0
 _RETRY_S = 0.02
@@ -96,6 +97,12 @@ def _set_up(engine: Engine, *pragmas: str) -> None:
         for pragma in (*pragmas, *_DURABLE):
             connection.execute(f"PRAGMA {pragma}")
         _write_ahead(connection)
+
+    @event.listens_for(engine, "before_cursor_execute", retval=True)
+    def mask(
+        _connection: object, _cursor: object, statement: str, parameters: Any, _context: object, _many: bool
+    ) -> tuple[str, Any]:
+        return statement, masked(parameters)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

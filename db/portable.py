@@ -3,13 +3,14 @@
     manifest.json   the format's version, the run's id, the schema, the SHA-256 and size of run.db, what was left out
     run.db          a SQLite database with that run's rows, and what they refer to
 
-Logs are not in it, nor where they lay, nor values of environment variables that look like secrets: see `db.redaction`.
+Logs are not in it, nor where they lay, nor what looks like a secret in a configuration: see `db.redaction`.
 Importing checks the sum, migrates an older file, and merges it as `db.merge` does.
 """
 
 import datetime as dt
 import hashlib
 import json
+import os
 import sqlite3
 import tempfile
 import zipfile
@@ -28,7 +29,7 @@ from db.errors import TransferError, storage_errors
 from db.merge import Merged, merge_staged
 from db.migrate import Version, current, refuse_all_but_current, upgrade
 from db.models import Base
-from db.redaction import redacted
+from db.redaction import allowed_by, redacted
 from db.session import database_path, open_database
 from db.staging import make_current
 from db.tables import columns, of_runs, run_tables, shared_references, shared_tables
@@ -264,7 +265,7 @@ def _redact(connection: sqlite3.Connection) -> list[str]:
     names: dict[str, None] = {}
     for table, column in _CONFIGURATIONS.items():
         for key, text in connection.execute(f"SELECT id, {column} FROM main.{table}").fetchall():
-            value, hidden = redacted(json.loads(text))
+            value, hidden = redacted(json.loads(text), allowed=allowed_by(os.environ))
             if hidden:
                 names |= dict.fromkeys(hidden)
                 connection.execute(f"UPDATE main.{table} SET {column} = ? WHERE id = ?", (compact_json(value), key))

@@ -490,8 +490,20 @@ def checkpoint_inspect(name: str, config_dir: str | None) -> None:
     inspect_checkpoint(name, config_dir=config_dir)
 
 
+def _keep_secrets() -> None:
+    """Nothing that is printed, a traceback included, shows a secret of this process's environment."""
+    if {"-h", "--help", "--version"} & set(sys.argv):
+        return  # loads nothing and says nothing of anybody's
+    from orchestrator.secrecy import guard
+    from workers.masking import MaskingStream
+
+    guard()
+    sys.stdout, sys.stderr = MaskingStream(sys.stdout), MaskingStream(sys.stderr)
+
+
 def main() -> None:
     """Entry point of the `interlace` command: one clear line and an exit code for everything that is expected."""
+    _keep_secrets()
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as error:

@@ -11,11 +11,16 @@
 A message says what, where and the remedy, in one line.
 """
 
+from workers.masking import mask
+
 
 class InterlaceError(Exception):
-    """Root of the errors that a command reports in one line."""
+    """Root of the errors that a command reports in one line. Its message holds no secret that this process knows."""
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(mask(message))
 
 
 class InputError(InterlaceError):

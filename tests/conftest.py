@@ -13,6 +13,7 @@ import pytest
 
 import db.session
 from db.migrate import Version, current, upgrade
+from workers.masking import KNOWN
 
 pytest.register_assert_rewrite("tests.workers.engine_contract")
 
@@ -41,3 +42,9 @@ def fresh_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iter
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(db.session, "upgrade", copied)
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_known_secrets() -> None:
+    """What one test's environment held is no secret in the next."""
+    KNOWN.clear()

@@ -5,6 +5,7 @@ import faulthandler
 import os
 import sys
 
+from workers.masking import KNOWN, NAMES_VARIABLE, MaskingStream
 from workers.worker import Channel, Worker
 
 
@@ -15,6 +16,8 @@ def main() -> int:
     parser.add_argument("--record-fd", type=int, required=True)
     parser.add_argument("--heartbeat-s", type=float, default=1.0)
     arguments = parser.parse_args()
+    KNOWN.add_variables(os.environ.get(NAMES_VARIABLE, "").split(","))
+    sys.stdout, sys.stderr = MaskingStream(sys.stdout), MaskingStream(sys.stderr)
     faulthandler.enable()  # a crash leaves its Python stack in the log
     for fd in (arguments.request_fd, arguments.record_fd):
         os.set_inheritable(fd, False)  # a grandchild that held the channel would hide this process's end

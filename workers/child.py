@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from workers.channel import ChannelClosed, LineChannel
 from workers.family import Family
 from workers.holding import held_bytes
 from workers.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark, port_of
+from workers.masking import KNOWN, NAMES_VARIABLE
 from workers.processes import PROCESS_FAULTS
 from workers.protocol import Stop, encode
 from workers.server_process import port_is_open
@@ -23,6 +24,7 @@ from workers.surroundings import VERSION_MARK, installed
 
 SIGNAL_GRACE_S = 5.0  # at most, after each signal
 LOG_TAIL_BYTES = 4096
+_LINE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,9 @@ class WorkerSpec:
     log_path: Path  # its stdout and stderr, appended
     journal_path: Path
     python: str = sys.executable
-    environment: Mapping[str, str] = field(default_factory=dict)  # added to this process's own
+    # Added to this process's own; may refer to variables of it.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    secret_names: Sequence[str] = ()  # variables of the environment whose values must not be shown
     heartbeat_s: float = 1.0  # at most: shorter where the deadlines need it
 
 
@@ -149,6 +153,7 @@ class Child:
         for process, entry in self._entries.items():
             if process.pid not in survivors:
                 self._journal.gone(entry)
+        hide_secrets(self._spec.log_path, self._log_start)
         ports = sorted({entry.port for entry in self._entries.values() if entry.port is not None})
         return StopReport(
             returncode=self.reap(0),
@@ -162,7 +167,7 @@ class Child:
         command += ["--heartbeat-s", str(heartbeat_s)]
         make_private_folder(self._spec.log_path.parent)
         with os.fdopen(open_private(self._spec.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
-            self._log_mark = log.tell()
+            self._log_start = self._log_mark = log.tell()
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -181,6 +186,7 @@ class Child:
             "INTERLACE_ARM": self._spec.arm,
             OWNER_MARK: owner_mark(),
             VERSION_MARK: installed("interlace") or "",
+            NAMES_VARIABLE: ",".join(self._spec.secret_names),
             "PYTHONUNBUFFERED": "1",  # the log holds all that was printed before a crash
             "SPT_NOENV": "1",  # setproctitle must leave the markers above readable
         }
@@ -193,6 +199,22 @@ class Child:
             return
         self._journal.spawned(entry)
         self._entries[process] = entry
+
+
+def hide_secrets(log_path: Path, start: int) -> None:
+    """Write over the secrets that a log holds from some place on. What the worker prints it masks itself; what a server
+    prints that it launched goes straight to the file. Lengths stay, for places in the log are remembered.
+    """
+    try:
+        with log_path.open("r+b") as log:
+            log.seek(start)
+            while line := log.readline(_LINE_BYTES):
+                text = line.decode("utf-8", "surrogateescape")
+                if (hidden := KNOWN.mask(text, filler="*")) != text:
+                    log.seek(-len(line), os.SEEK_CUR)
+                    log.write(hidden.encode("utf-8", "surrogateescape"))
+    except OSError:
+        return  # gone, or on a full disk: nothing more can be hidden
 
 
 def _worker_of(python: str) -> list[str]:

@@ -5,13 +5,15 @@
     ├── ProbeUnsupported   raised in the worker: an engine cannot be probed so; no fault
     └── WorkerFault        raised in the parent: what the worker did instead of answering
 
-Standard library only. The kinds are stored with a trial, so a name never changes its meaning.
+Standard library only. The kinds are stored with a trial, so a name never changes its meaning. A message holds no secret
+that this process knows.
 """
 
 import errno
 import signal
 from enum import StrEnum
 
+from workers.masking import mask
 from workers.protocol import Generation
 
 
@@ -59,7 +61,7 @@ class EngineError(WorkerError):
     """
 
     def __init__(self, kind: FaultKind, message: str, *, remedy: str = "") -> None:
-        super().__init__(f"{message}; {remedy}" if remedy else message)
+        super().__init__(mask(f"{message}; {remedy}" if remedy else message))
         self.kind = kind
         self.remedy = remedy
 
@@ -89,10 +91,10 @@ class WorkerFault(WorkerError):
         generations: tuple[Generation, ...] = (),
         alive: bool = False,
     ) -> None:
-        super().__init__(message)
+        super().__init__(mask(message))
         self.kind = kind
-        self.log_tail = log_tail
-        self.detail = detail
+        self.log_tail = mask(log_tail)
+        self.detail = mask(detail)
         self.generations = generations
         self.alive = alive
 

@@ -12,7 +12,7 @@ from typing import NoReturn, Self
 
 from workers.channel import ChannelClosed
 from workers.child import SIGNAL_GRACE_S, Child, StopReport, WorkerSpec
-from workers.errors import FaultKind, WorkerFault, classify, classify_text, describe_exit
+from workers.errors import EngineError, FaultKind, WorkerFault, classify, classify_text, describe_exit
 from workers.protocol import (
     PROTOCOL_VERSION,
     Done,
@@ -30,6 +30,7 @@ from workers.protocol import (
     decode,
     encode,
 )
+from workers.references import resolved
 from workers.watch import Deadlines, Due, Watch
 
 __all__ = ["Deadlines", "StopReport", "WorkerProcess", "WorkerSpec"]
@@ -167,7 +168,10 @@ class WorkerProcess:
         shortest_s = min(deadlines.first_token_s, deadlines.inter_token_s)
         heartbeat_s = min(self.spec.heartbeat_s, shortest_s / BEATS_A_DEADLINE)
         try:
-            self._child = Child(self.spec, heartbeat_s=heartbeat_s)
+            environment = resolved(self.spec.environment, "engine.environment")
+            self._child = Child(replace(self.spec, environment=environment), heartbeat_s=heartbeat_s)
+        except EngineError as error:
+            raise WorkerFault(error.kind, self._named(str(error))) from error
         except OSError as error:
             kind = classify(error, default=FaultKind.load_failed)
             raise WorkerFault(kind, self._named(f"cannot start the worker: {error}")) from error

@@ -25,6 +25,7 @@ A value that could not be read is None, never 0.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from math import inf
 from types import NoneType, UnionType
@@ -310,10 +311,14 @@ Message = Request | Hello | Loaded | Heartbeat | Generation | Done | Told | Fail
 _KINDS: dict[str, type[Message]] = {cls.kind: cls for cls in get_args(Message)}
 
 
-def encode(message: Message) -> bytes:
-    """One line, newline included, ASCII only: no character of a model's text can break the framing."""
+def encode(message: Message, *, redact: Callable[[Any], Any] = lambda body: body) -> bytes:
+    """One line, newline included, ASCII only: no character of a model's text can break the framing.
+
+    Args:
+        redact: what the message's plain values pass through on their way.
+    """
     body = {"kind": message.kind} | asdict(message)
-    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+    return json.dumps(redact(body), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
 
 def decode(line: bytes) -> Message:

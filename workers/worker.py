@@ -18,6 +18,7 @@ from typing import Self
 
 from workers.engines.base import Engine, TurnRequest, TurnResult
 from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify
+from workers.masking import KNOWN
 from workers.protocol import (
     MAX_LINE_BYTES,
     PROTOCOL_VERSION,
@@ -40,6 +41,7 @@ from workers.protocol import (
     decode,
     encode,
 )
+from workers.references import resolved_engine
 from workers.stopwatch import Stopwatch
 from workers.surroundings import require_environment, told_when_missing, versions
 
@@ -72,8 +74,11 @@ class Channel:
             yield decode(line)
 
     def send(self, message: Message) -> None:
-        """Write one record. A parent that no longer reads ends this process: nobody would stop it."""
-        line = encode(message)
+        """Write one record, without any secret that this process uses.
+
+        A parent that no longer reads ends this process: nobody would stop it.
+        """
+        line = encode(message, redact=KNOWN.mask_all)
         with self._lock:
             try:
                 self._records.write(line)
@@ -186,9 +191,10 @@ class Worker:
         return True
 
     def _loaded(self, request: Load) -> Loaded:
-        notes = require_environment(request.settings.get("environment") or {})
+        settings = resolved_engine(request.settings)
+        notes = require_environment(settings.get("environment") or {})
         engine = engine_class(request.target)(
-            settings={name: value for name, value in request.settings.items() if name not in _NOT_SETTINGS},
+            settings={name: value for name, value in settings.items() if name not in _NOT_SETTINGS},
             checkpoint=request.checkpoint,
             draft=request.draft,
             sampling=request.sampling,

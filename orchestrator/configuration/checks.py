@@ -153,10 +153,22 @@ def all_problems(schema: type[Any], values: Mapping[str, Any]) -> Iterator[tuple
     for key, value in values.items():
         if value == "???":
             yield key, f"is missing; it takes {_expected(_hint(schema, key))}"
+        elif not _fits(value, _hint(schema, key)):  # a reference's value, which omegaconf does not look at
+            yield key, f"takes {_expected(_hint(schema, key))}, not {value!r}"
     yield from problems(schema, values)
     for name, hint in _hints(schema).items():
         if isinstance(hint, type) and is_dataclass(hint) and isinstance(values.get(name), Mapping):
             yield from ((f"{name}.{key}", problem) for key, problem in all_problems(hint, values[name]))
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is a mapping or a list just where one is wanted."""
+    hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    if value is None or Any in hints:
+        return True
+    mappings = any(is_open(each) or (isinstance(each, type) and is_dataclass(each)) for each in hints)
+    lists = any(get_origin(each) is list for each in hints)
+    return isinstance(value, Mapping) == mappings and isinstance(value, list) == lists
 
 
 def first_line(error: Exception) -> str:

@@ -1,6 +1,5 @@
 """Overrides in, plan out: everything that a run needs, composed and checked before anything runs."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +14,13 @@ from orchestrator.configuration.detecting import NoiseOf, with_rounds_to_detect
 from orchestrator.configuration.names import choose_control
 from orchestrator.configuration.overrides import COMMAND_LINE, Setting, merge, nearest, parse
 from orchestrator.configuration.parts import Part, Parts
-from orchestrator.configuration.secrets import masked, without_secrets
+from orchestrator.configuration.secrets import refuse_known, refuse_literals, watch_for_literals, watch_references
 from orchestrator.configuration.workload import read_workload
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Deadlines, Design, Gate, Plan, Prompt
 from orchestrator.planning.residency import choose_order
 from orchestrator.schedule import minimum_rounds, rounds_by_class
+from orchestrator.secrecy import guard
 
 ROOT_KEYS = ("control", "experiment")
 DEFAULT_ROUNDS = 8
@@ -67,12 +67,15 @@ def make_plan(
     Raises:
         InputError: anything that keeps the plan from running, in one line.
     """
+    guard()
+    watch_for_literals(overrides)
     parts = Parts(config_dir)
     defaults, root = parts.root()
     request = _request(overrides, parts)
     _load_shared(request, defaults, parts)
     arms, notes = build_arms(request.products, defaults, parts)
-    arms, secret_notes, secrets = without_secrets(arms, os.environ)
+    refuse_literals(arms)
+    watch_references(arms)
     prompts = _prompts(request, defaults, parts)
     control = choose_control(arms, _root_value(request, root, "control"))
     url: str | None = _group("db", request, defaults, parts)["url"]
@@ -82,15 +85,17 @@ def make_plan(
     plan = Plan(
         interlace_version=version("interlace"),
         experiment=_root_value(request, root, "experiment") or request.sweep or UNNAMED,
-        command=tuple(masked(_redacted(line), secrets) for line in overrides),
+        command=tuple(_redacted(line) for line in overrides),
         arms=arms,
         control=control,
         prompts=prompts,
         design=design,
         gate=Gate(**_group("gate", request, defaults, parts)),
-        notes=(*notes, *secret_notes, *detect_notes, *design_notes, *_shadow_notes(parts)),
+        notes=(*notes, *detect_notes, *design_notes, *_shadow_notes(parts)),
     )
-    return Composed(plan=_reaching_its_level(plan), db_url=url)
+    plan = _reaching_its_level(plan)
+    refuse_known(plan)
+    return Composed(plan=plan, db_url=url)
 
 
 def db_url(overrides: Sequence[str] = (), *, config_dir: Path | None = None) -> str | None:
@@ -213,6 +218,9 @@ def _below(group: str, request: _Request) -> list[tuple[Setting, Any]]:
 def _root_value(request: _Request, root: Mapping[str, Any], key: str) -> str | None:
     setting = request.shared.get(key)
     value = root[key] if setting is None else setting.values[0]
+    if isinstance(value, str) and "${" in value:
+        where = key if setting is None else setting.where
+        raise InputError(f"{where}: {key} takes a name as it is; a reference (${{...}}) has no meaning there")
     if value is None or (isinstance(value, str) and value):
         return value
     if isinstance(value, (int, float)):

@@ -28,6 +28,7 @@ from orchestrator.configuration.checks import (
     set_value,
 )
 from orchestrator.configuration.overrides import COMMAND_LINE, Setting, suggest
+from orchestrator.configuration.references import ALLOWED, references_kept, register_resolvers
 from orchestrator.errors import InputError
 
 SHIPPED_DIR = Path(conf.__file__).parent
@@ -132,13 +133,22 @@ class Parts:
         try:
             plain = OmegaConf.to_container(tree, resolve=True, enum_to_str=True)
         except OmegaConfBaseException as error:
-            raise InputError(
-                f"{self.file(part)}: {first_line(error)}; a reference may point within its own group only"
-            ) from error
+            raise self._unresolved(part, chosen, error) from error
         assert isinstance(plain, dict)
-        values: dict[str, Any] = plain[part[0]]
+        values: dict[str, Any] = references_kept(plain, "")[part[0]]
         self._check(part, values, chosen)
         return values
+
+    def _unresolved(self, part: Part, chosen: list[tuple[Setting, Any]], error: OmegaConfBaseException) -> InputError:
+        """For an interpolation that gives no value: where it stands, and what is wrong with it."""
+        key = str(error.full_key or part[0])
+        given = [setting.where for setting, _ in chosen if f"{key}.".startswith(f"{setting.key}.")]
+        where = f"{given[0] if given else self.file(part)}: {key}"
+        said = re.sub(r"^\w+ raised while resolving interpolation: ", "", first_line(error))
+        if first_line(error).startswith(InputError.__name__):
+            return InputError(f"{where}: {said}")
+        allowed = f"allowed are {', '.join(ALLOWED)}, and a reference points within its own group only"
+        return InputError(f"{where}: {said}; {allowed}")
 
     def _copy(self, part: Part, chosen: list[tuple[Setting, Any]]) -> DictConfig:
         """A tree to set these keys on. One that had the same keys set serves again, for copying is what costs.
@@ -198,7 +208,9 @@ class Parts:
             lines = [f"hydra.searchpath={search}", *lines]
         try:
             with initialize_config_dir(str(self._dirs[0]), version_base="1.3", job_name="interlace"):
-                return compose(entry, lines, return_hydra_config=entry == "interlace_root")
+                composed = compose(entry, lines, return_hydra_config=entry == "interlace_root")
+                register_resolvers()
+                return composed
         except YAMLError as error:
             raise InputError(" ".join(str(error).split())) from error
         except UnicodeDecodeError as error:

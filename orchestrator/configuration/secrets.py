@@ -1,55 +1,134 @@
-"""Keeping secrets out of plans, which are stored, exported and shown. Pure.
+"""Keeping secrets out of plans, which are stored, exported and shown.
 
-A worker inherits this process's environment, so a key, token or password belongs there and nowhere else. One that a
-configuration takes from there is left out of the plan; one that stands in it literally is refused.
+A plan may refer to a secret, `${oc.env:NAME}`; one that stands in the configuration literally is refused, and not
+repeated in the refusal.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
-from db.redaction import ENVIRONMENT, REDACTED, looks_secret
+from db.redaction import NOT_SECRET, allowed_by, is_plain, literals, literals_under, looks_secret
 from orchestrator.errors import InputError
-from orchestrator.plan import Arm
+from orchestrator.plan import Arm, Plan, dump
+from workers.masking import KNOWN
+from workers.references import names_of_engine, watch
 
-SHORTEST_MASKED = 4  # characters: less is found everywhere, and is no secret
+# Of an engine: text in which a secret may stand after its name. Elsewhere only the form of a value tells.
+_NAMED = frozenset(("attach", "body", "log_command", "url"))
 
 
-def without_secrets(
-    arms: Sequence[Arm], environ: Mapping[str, str]
-) -> tuple[tuple[Arm, ...], tuple[str, ...], tuple[str, ...]]:
-    """(arms without secrets in their environment, notes, the values that were left out).
+def watch_for_literals(overrides: Sequence[str]) -> None:
+    """Mask what looks like a secret in these lines from now on, whatever is wrong with them."""
+    allowed = allowed_by(os.environ)
+    for line in overrides:
+        if line.partition("=")[0].rpartition(".")[2] not in allowed:
+            KNOWN.add(*literals(line, allowed=allowed))
 
-    Raises:
-        InputError: a secret that this process's environment does not hold.
+
+def watch_references(arms: Sequence[Arm]) -> None:
+    """Mask the values of all variables that these arms refer to."""
+    for arm in arms:
+        watch(names_of_engine(arm.engine))
+
+
+def refuse_literals(arms: Sequence[Arm]) -> None:
+    """Raises:
+    InputError: a secret stands in an arm's configuration; names the place and the remedy, not the secret.
     """
-    left_out: dict[str, str] = {}
-    cleaned = tuple(_cleaned(arm, environ, left_out) for arm in arms)
-    notes = tuple(
-        f"engine.environment.{name}: not in the plan, for it looks like a secret; workers inherit it"
-        for name in left_out
+    allowed = allowed_by(os.environ)
+    for arm in arms:
+        parts = {"checkpoint": arm.checkpoint, "engine": arm.engine, "sampling": arm.sampling, "draft": arm.draft}
+        for key, found in _literals(parts):
+            if key.rpartition(".")[2] not in allowed:
+                KNOWN.add(*found)
+                raise InputError(_refusal(key))
+        refuse_variable_name(arm.engine.get("api_key_env"))
+
+
+def refuse_variable_name(name: Any) -> None:
+    """Raises:
+    InputError: `api_key_env` holds a key in place of a variable's name.
+    """
+    if name is None:
+        return
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) or literals(str(name)):
+        KNOWN.add(str(name))
+        raise InputError(
+            "engine.api_key_env takes the name of an environment variable, never the key itself: export the key as "
+            "MY_KEY and set engine.api_key_env=MY_KEY"
+        )
+
+
+def refuse_known(plan: Plan) -> None:
+    """Raises:
+    InputError: the plan holds the value of a secret that this process knows.
+    """
+    if KNOWN.mask(text := dump(plan)) == text:
+        return
+    body = asdict(plan)
+    body["command"] = body.pop("command")  # looked at last: it repeats what stands elsewhere
+    for key, value in _texts(body, ""):
+        if KNOWN.mask(value) != value:
+            raise InputError(_refusal(key))
+    raise InputError(_refusal("a key of the configuration"))
+
+
+def _refusal(key: str) -> str:
+    name = re.sub(r"\W+", "_", key.rpartition(".")[2]).upper()
+    return (
+        f"{key} holds a secret, and a plan is stored, exported and shown; put it into an environment variable and "
+        f"write {_remedy(key, name)}; if it is no secret, set {NOT_SECRET}={key}"
     )
-    return cleaned, notes, tuple(value for value in left_out.values() if value)
 
 
-def masked(line: str, values: Sequence[str]) -> str:
-    """A line without these values."""
-    for value in values:
-        if len(value) >= SHORTEST_MASKED:
-            line = line.replace(value, REDACTED)
-    return line
+def _remedy(key: str, name: str) -> str:
+    if key == "engine.log_command":
+        return f"a command that reads ${name} from its environment, which it inherits: arguments are shown by ps"
+    return f"${{oc.env:{name if looks_secret(name) else 'NAME'}}}"
 
 
-def _cleaned(arm: Arm, environ: Mapping[str, str], left_out: dict[str, str]) -> Arm:
-    variables = arm.engine.get(ENVIRONMENT) or {}
-    secret = {name: str(value) for name, value in variables.items() if looks_secret(name)}
-    if not secret:
-        return arm
-    for name, value in secret.items():
-        if environ.get(name) != value:
-            raise InputError(
-                f"engine {arm.engine['name']}: engine.environment.{name} looks like a secret, and a plan is stored;"
-                f" leave it out and export {name}: workers inherit it"
-            )
-    left_out |= secret
-    kept = {name: value for name, value in variables.items() if name not in secret}
-    return replace(arm, engine={**arm.engine, ENVIRONMENT: kept})
+def _literals(parts: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """(dotted key, the secrets in its value) for each that holds some."""
+    for group, part in parts.items():
+        for key, value in (part or {}).items():
+            if key == "api_key_env":
+                continue
+            where = f"{group}.{key}"
+            if group == "engine" and key == "environment":
+                yield from _variables(where, value)
+            elif isinstance(value, Mapping):
+                yield from ((inner, found) for inner, found in _nested(where, value) if found)
+            elif isinstance(value, str) and (found := literals(value, named=group == "engine" and key in _NAMED)):
+                yield where, found
+
+
+def _variables(where: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    for name, value in variables.items():
+        found = literals_under(name, str(value))
+        if looks_secret(name) and "${" not in str(value) and not is_plain(str(value)):
+            found = [str(value)]
+        if found:
+            yield f"{where}.{name}", found
+
+
+def _nested(where: str, value: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    for key, each in value.items():
+        if isinstance(each, Mapping):
+            yield from _nested(f"{where}.{key}", each)
+        else:
+            yield f"{where}.{key}", literals_under(str(key), each)
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """(where, text) for all texts in plain values; an arm's and a prompt's number left out."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _texts(each, f"{key}.{name}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each, key)

@@ -1,5 +1,6 @@
 """The worker processes of a run: one an arm, resident or swapped. Knows nothing of rounds or results."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.plan import Arm, Deadlines
+from orchestrator.secrecy import secret_variables
 from workers.errors import WorkerFault
 from workers.process import StopReport, WorkerProcess, WorkerSpec
 from workers.protocol import Generate, Generation, Hello, Load, Loaded, Probe, Told
@@ -104,6 +106,7 @@ class Crew:
                 journal_path=self.journal_path,
                 python=arm.engine.get("python") or sys.executable,
                 environment=arm.engine.get("environment") or {},
+                secret_names=secret_variables(os.environ),
             )
         )
         weights = self.weights[arm.name]

@@ -23,6 +23,7 @@ from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify_te
 from workers.http.answer import Answer
 from workers.http.client import Client, Reply, StatusError, TooLate
 from workers.http.tokens import APPORTIONED, apportion
+from workers.masking import KNOWN
 from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, TimePasses
 from workers.server_process import ServerLog
 from workers.tracebacks import last_fault
@@ -414,6 +415,7 @@ def key_from(variable: str | None) -> str | None:
         raise EngineError(
             FaultKind.unsupported_setting, f"the environment has no variable {variable}", remedy="set it to the key"
         )
+    KNOWN.add(key)  # a server may repeat it in whatever it says
     return key
 
 

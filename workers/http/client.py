@@ -23,6 +23,7 @@ from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer, error_in, kind_of
 from workers.http.reading import read_json
 from workers.http.sse import Event, SseError, SseParser
+from workers.masking import KNOWN
 from workers.stopwatch import Clock
 from workers.wellformed import well_formed_json
 
@@ -377,16 +378,15 @@ def checked_url(url: str) -> str:
     """The address without a slash at its end, and without `/v1`.
 
     Raises:
-        EngineError: not http or https, no host, or a password in it, which would be stored.
+        EngineError: not http or https, or no host.
     """
     parts = urlsplit(url)
-    problem = None
+    if parts.username is not None:
+        KNOWN.add(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        problem, remedy = f"{url!r} is no address", "write it as http://127.0.0.1:8080"
-    elif parts.username is not None or parts.password is not None:
-        problem, remedy = "an address must not hold a user's name or password", "name a variable in engine.api_key_env"
-    if problem is not None:
-        raise EngineError(FaultKind.unsupported_setting, problem, remedy=remedy)
+        raise EngineError(
+            FaultKind.unsupported_setting, f"{url!r} is no address", remedy="write it as http://127.0.0.1:8080"
+        )
     return url.rstrip("/").removesuffix("/v1")
 
 
