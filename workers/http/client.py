@@ -23,7 +23,7 @@ from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer, error_in, kind_of
 from workers.http.reading import read_json
 from workers.http.sse import Event, SseError, SseParser
-from workers.masking import KNOWN
+from workers.masking import KNOWN, mask
 from workers.stopwatch import Clock
 from workers.wellformed import well_formed_json
 
@@ -231,6 +231,7 @@ class Client:
         if response.status_code == httpx.codes.OK and "json" not in kind and encoding == "identity":
             return
         text = _held(response, self.url).decode("utf-8", errors="replace").strip()
+        text = mask(text)  # before it is cut: half a key is a key that nobody finds
         said = _said(text)
         if response.status_code != httpx.codes.OK:
             raise StatusError(self.url, response.status_code, said)
@@ -447,7 +448,7 @@ def _words(error: Exception) -> str:
         return f"the connection ended in the middle of the answer: {error}"
     if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout | httpx.PoolTimeout):
         return f"no answer in time ({type(error).__name__})"
-    return f"{error}"[:_SHOWN] or type(error).__name__
+    return mask(f"{error}")[:_SHOWN] or type(error).__name__
 
 
 def _remedy(error: Exception) -> str:
