@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
+from pathlib import Path
 
 from workers.errors import EngineError, FaultKind
 
@@ -47,6 +48,19 @@ _PACKAGES = {
 def versions() -> dict[str, str | None]:
     """What is installed here, by distribution; None: it is not."""
     return {name: installed(name) for name in DISTRIBUTIONS}
+
+
+def versions_by_files(python: Path) -> dict[str, str]:
+    """What is installed for an interpreter of a virtual environment, read from its folders: nothing is run.
+
+    Empty for one whose packages lie elsewhere.
+    """
+    environment = python.parent.parent
+    if not (environment / "pyvenv.cfg").is_file():
+        return {}
+    folders = [str(folder) for folder in environment.glob("lib*/python3*/site-packages")]
+    found = {name: next(iter(distributions(name=name, path=folders)), None) for name in DISTRIBUTIONS}
+    return {name: each.version for name, each in found.items() if each is not None}
 
 
 def installed(distribution: str) -> str | None:

@@ -1,18 +1,25 @@
 """Short names for arms, made of what differs between them; and the control that a name chooses."""
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm
+from workers.surroundings import DISTRIBUTIONS, versions_by_files
 
 # What stays out of a name: anything that SQL, a shell or a table would want escaped.
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _.=+:/-]+")
 
+_INTERPRETERS = ("python", "server_python")
+_VERSIONS_SHOWN = 3
+
 Values = Mapping[str, Any]
+Shown = dict[str, dict[str, str]]  # by key that differs: by value (its repr), how a name says it
 
 
 def name_arms(arms: Sequence[Arm]) -> tuple[Arm, ...]:
@@ -82,14 +89,57 @@ def _draft(arm: Arm) -> dict[str, Any]:
     return {"draft": arm.draft["name"] if arm.draft else None}
 
 
-def _differing(arms: Iterable[Arm], values: Callable[[Arm], Values], kin: Callable[[Arm], Any]) -> dict[Any, list[str]]:
-    """Which keys differ among arms of the same kin, in the schema's order."""
-    seen: dict[Any, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+def _differing(arms: Iterable[Arm], values: Callable[[Arm], Values], kin: Callable[[Arm], Any]) -> dict[Any, Shown]:
+    """Which keys differ among arms of the same kin, in the schema's order, and how their values are told apart."""
+    seen: dict[Any, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
     for arm in arms:
         leaves = _leaves(values(arm))
         for key, value in leaves.items():
-            seen[kin(arm)][key].add(repr(value))
-    return {group: [key for key, found in keys.items() if len(found) > 1] for group, keys in seen.items()}
+            seen[kin(arm)][key][repr(value)] = value
+    return {
+        group: {key: _told_apart(key, found) for key, found in keys.items() if len(found) > 1}
+        for group, keys in seen.items()
+    }
+
+
+def _told_apart(key: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """The values in words; where short ones would be equal, as much of each as makes it another."""
+    name = key.rpartition(".")[2]
+    if name in _INTERPRETERS:
+        return _environments(values)
+    short = {each: _text(value) for each, value in values.items()}
+    if len(set(short.values())) == len(short):
+        return short
+    return _endings({each: str(value) for each, value in values.items()})
+
+
+def _endings(paths: Mapping[str, str]) -> dict[str, str]:
+    """The shortest ends of paths, in whole parts, that differ."""
+    parts = {each: path.rstrip("/").split("/") for each, path in paths.items()}
+    for count in range(1, max(map(len, parts.values())) + 1):
+        found = {each: "/".join(own[-count:]) for each, own in parts.items()}
+        if len(set(found.values())) == len(found):
+            return found
+    return {each: paths[each] for each in parts}
+
+
+def _environments(values: Mapping[str, Any]) -> dict[str, str]:
+    """Interpreters by their environments' folders, and by the versions that differ, as far as files tell them."""
+    found = {each: Path(value or sys.executable) for each, value in values.items()}
+    folders = {each: path.parent.parent if path.parent.name == "bin" else path for each, path in found.items()}
+    named = _endings({each: str(folder) for each, folder in folders.items()})
+    versions = {each: versions_by_files(path) for each, path in found.items()}
+    every = [name for name in DISTRIBUTIONS if len({repr(own.get(name)) for own in versions.values()}) > 1]
+    differing = every[:_VERSIONS_SHOWN] if all(versions.values()) else []
+    return {
+        each: " ".join(
+            [
+                _text(values[each]) if values[each] is None else named[each],
+                *(f"{name}={versions[each].get(name) or 'none'}" for name in differing),
+            ]
+        )
+        for each in values
+    }
 
 
 def _leaves(values: Values) -> dict[str, Any]:
@@ -102,9 +152,12 @@ def _leaves(values: Values) -> dict[str, Any]:
     return leaves
 
 
-def _settings(values: Values, keys: Iterable[str]) -> list[str]:
+def _settings(values: Values, shown: Shown) -> list[str]:
     leaves = _leaves(values)
-    return [f"{key.rpartition('.')[2]}={_text(leaves.get(key))}" for key in keys]
+    return [
+        f"{key.rpartition('.')[2]}={found.get(repr(leaves.get(key)), _text(leaves.get(key)))}"
+        for key, found in shown.items()
+    ]
 
 
 def _text(value: Any) -> str:

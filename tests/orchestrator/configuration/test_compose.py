@@ -116,12 +116,50 @@ def test_names_are_what_differs(overrides: list[str], expected: list[str]) -> No
     assert names(*overrides, QUICK) == expected
 
 
-def test_names_that_would_be_equal_are_numbered(tmp_path: Path) -> None:
+def test_names_that_would_be_equal_say_more(tmp_path: Path) -> None:
     write(tmp_path, "checkpoint/a.yaml", "source: hub\nhub_id: one/model")
     assert names("checkpoint=a", "checkpoint.hub_id=one/model,two/model", QUICK, config_dir=tmp_path) == [
-        "hub_id=model",
-        "hub_id=model no.2",
+        "hub_id=one/model",
+        "hub_id=two/model",
     ]
+    urls = "engine.url=http://127.0.0.1:8080/v1,http://127.0.0.1:8081/v1"
+    assert names("engine=openai_http", urls, QUICK) == ["url=127.0.0.1:8080/v1", "url=127.0.0.1:8081/v1"]
+    assert names("sampling.temperature=0.7000001,0.7000002", QUICK) == [
+        "temperature=0.7000001",
+        "temperature=0.7000002",
+    ]
+
+
+def environment(folder: Path, **versions: str) -> Path:
+    """A virtual environment as far as files go; its interpreter ends at once, so that whoever runs it fails."""
+    site = folder / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    (folder / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    for name, version in versions.items():
+        about = site / f"{name}-{version}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n")
+    python = folder / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\nexit 9\n")
+    python.chmod(0o755)
+    return python
+
+
+def test_interpreters_are_named_by_their_environments_and_the_versions_that_differ(tmp_path: Path) -> None:
+    old = environment(tmp_path / "old", mlx="0.32.3", mlx_lm="0.31.3", numpy="2.0")
+    new = environment(tmp_path / "new", mlx="0.32.3", mlx_lm="0.32.2", numpy="2.0")
+    same = environment(tmp_path / "other" / "new", mlx="0.32.3", mlx_lm="0.32.2", numpy="2.0")
+    assert names(f"engine.python={old},{new}", QUICK) == ["python=old mlx-lm=0.31.3", "python=new mlx-lm=0.32.2"]
+    assert names(f"engine.python={new},{same}", QUICK) == [
+        f"python={tmp_path.name}/new",
+        "python=other/new",
+    ]
+    bare = tmp_path / "bare" / "bin" / "python"
+    bare.parent.mkdir(parents=True)
+    bare.write_text("#!/bin/sh\n")
+    bare.chmod(0o755)
+    assert names(f"engine.python={old},{bare}", QUICK) == ["python=old", "python=bare"]
 
 
 def test_names_need_no_quoting_and_fit_a_table() -> None:
