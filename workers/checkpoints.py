@@ -16,6 +16,7 @@ from workers.model_files import digest_of, read_header, read_json, require_token
 
 _DTYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+_MOST = 1 << 31  # of any count in a configuration
 # The number of experts, as the model families call it.
 _EXPERT_COUNT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts")
 
@@ -158,12 +159,25 @@ def inspect(path: Path | str) -> CheckpointInfo:
 
     Raises:
         EngineError: checkpoint_missing (no folder, no config.json, no weights, a shard or the tokenizer missing) or
-            checkpoint_corrupt (JSON that is none; a safetensors header that does not fit its file).
+            checkpoint_corrupt (JSON that is none, or says what no model has; a safetensors header that does not fit
+            its file) or unsupported_setting (a model that comes with Python code of its own).
     """
-    folder = Path(path).absolute()
+    try:
+        return _inspect(Path(path).absolute())
+    except (TypeError, ValueError, AttributeError, KeyError, OverflowError, ArithmeticError) as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise EngineError(
+            FaultKind.checkpoint_corrupt,
+            f"{path}: its config.json or its headers make no sense ({words})",
+            remedy="fetch the checkpoint again",
+        ) from error
+
+
+def _inspect(folder: Path) -> CheckpointInfo:
     if not folder.is_dir():
         raise EngineError(FaultKind.checkpoint_missing, f"no folder {folder}", remedy="check the checkpoint's path")
     config = read_json(folder / "config.json")
+    _refuse_own_code(folder, config)
     headers = {file: read_header(file) for file in weight_files(folder)}
     if "dflash_config" not in config:  # such a draft reads and writes token ids only
         require_tokenizer(folder)
@@ -176,7 +190,7 @@ def inspect(path: Path | str) -> CheckpointInfo:
     kv_heads = _whole(merged.get("num_key_value_heads", heads))
     return CheckpointInfo(
         path=str(folder),
-        architecture=config.get("model_type") or "unknown",
+        architecture=_name(config.get("model_type")) or "unknown",
         layers=_whole(merged.get("num_hidden_layers")),
         hidden_size=_whole(merged.get("hidden_size")),
         kv_heads=kv_heads,
@@ -249,8 +263,31 @@ def _activation_dtype(dtypes: Mapping[str, str]) -> str | None:
 
 
 def _whole(value: Any) -> int | None:
-    """A number, where the family has one: some have a list, one number a layer."""
+    """A number, where the family has one: some have a list, one number a layer.
+
+    Raises:
+        ValueError: a number that no model has.
+    """
+    if type(value) is int and not 0 <= value < _MOST:
+        raise ValueError(f"{value:.3g} where a count belongs" if abs(value) < 10**300 else "a count beyond all bounds")
     return value if type(value) is int else None
+
+
+def _name(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"model_type is a {type(value).__name__}")
+    (value or "").encode()  # half a character cannot be stored
+    return value
+
+
+def _refuse_own_code(folder: Path, config: Mapping[str, Any]) -> None:
+    """Earlier versions of mlx-lm run the Python file that `model_file` names without asking."""
+    if config.get("model_file") is not None:
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            f"{folder}: config.json names Python code of its own (model_file), which is never run",
+            remedy="use a checkpoint of an architecture that mlx-lm has",
+        )
 
 
 def _mapping(value: Any) -> dict[str, Any]:

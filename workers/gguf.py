@@ -1,8 +1,9 @@
 """GGUF files as mlx-lm folders.
 
-`mx.load` reads the file (packed Q4_0, Q4_1, Q8_0; F16 and F32; some of the other kinds as F16). Here the names, the
-row order of the attention's projections and the tokenizer are brought into mlx-lm's form, and mlx-lm quantises the
-result to the bits asked for. Format: the GGUF specification's metadata keys, and llama.cpp's names of tensors.
+The header is checked here; the file itself is read by `mx.load` in a process of its own (`workers.apart`): packed Q4_0,
+Q4_1 and Q8_0, F16 and F32, and some of the other kinds as F16. Here the names, the row order of the attention's
+projections and the tokenizer are brought into mlx-lm's form, and mlx-lm quantises the result to the bits asked for.
+Format: the GGUF specification's metadata keys, and llama.cpp's names of tensors.
 """
 
 import hashlib
@@ -12,9 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from workers import apart
 from workers.checkpoints import cache_dir, exclusive
 from workers.dummies import DEFAULT_GROUP_SIZE, empty_llama, quantize
 from workers.errors import EngineError, FaultKind
+from workers.gguf_header import Header, read_header
 from workers.made_folders import made_folder
 
 _LAYER_NAMES = {
@@ -33,6 +36,7 @@ _EOS_KEYS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
 _GGUF_GROUP_SIZE = 32
 _CONTROL_TOKEN, _USER_TOKEN = 3, 4  # tokenizer.ggml.token_type
 _IDENTITY_BYTES = 1 << 24
+_MOST = 1 << 31  # of any number in a configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +101,35 @@ def convert(source: Path, folder: Path, recipe: Recipe, *, origin: Mapping[str, 
         EngineError: checkpoint_corrupt (no GGUF, cut short) or unsupported_setting (architecture, tokenizer, bits; or
             the folder is there and no conversion made it).
     """
+    header = read_header(source)
+    _require_supported(source, header.metadata)
+    _require_layers(source, header)
     made_of = identity(recipe, origin or {"source": source.name})
+    arguments = {"source": str(source), "recipe": asdict(recipe)}
     with made_folder(folder, made_of) as unfinished:
-        _write(source, unfinished, recipe)
+        apart.run_apart("gguf", {**arguments, "folder": str(unfinished)}, source=source, limits=_limits(source, header))
+
+
+def _require_layers(source: Path, header: Header) -> None:
+    """A layer has tensors: a number beyond theirs would build a model of any size."""
+    layers = header.metadata.get("llama.block_count")
+    if type(layers) is int and layers > len(header.tensors):
+        raise EngineError(
+            FaultKind.checkpoint_corrupt,
+            f"{source}: llama.block_count is {layers}, and the file has {len(header.tensors)} tensors",
+            remedy="fetch it again",
+        )
+
+
+def _limits(source: Path, header: Header) -> apart.Limits:
+    """In float32, a few times over, beside the file itself; at a tenth of the speed of a slow machine."""
+    memory_bytes = (2 << 30) + source.stat().st_size + 16 * header.weights
+    return apart.Limits(time_s=120 + header.weights / 1e6, memory_bytes=memory_bytes)
+
+
+def convert_here(source: str, folder: str, recipe: Mapping[str, Any]) -> None:
+    """Write a GGUF file's weights, configuration and tokenizer into a folder, in this process: see `workers.apart`."""
+    _write(Path(source), Path(folder), Recipe(**recipe))
 
 
 def identity(recipe: Recipe, origin: Mapping[str, str]) -> dict[str, Any]:
@@ -112,7 +142,6 @@ def _write(source: Path, folder: Path, recipe: Recipe) -> None:
     from mlx_lm.utils import save_config, save_model
 
     arrays, metadata = _read(source)
-    _require_supported(source, metadata)
     _require_complete(source, arrays, metadata)
     config = _config(arrays, metadata, dtype=recipe.dtype)
     weights = rename_weights(source, arrays, config, dtype=getattr(mx, recipe.dtype))
@@ -133,8 +162,6 @@ def _write(source: Path, folder: Path, recipe: Recipe) -> None:
 def _read(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     import mlx.core as mx
 
-    if not source.is_file():
-        raise EngineError(FaultKind.checkpoint_missing, f"no file {source}", remedy="check the checkpoint's path")
     try:
         loaded: Any = mx.load(str(source), format="gguf", return_metadata=True)
     except (RuntimeError, ValueError) as error:
@@ -192,7 +219,10 @@ def _config(arrays: Mapping[str, Any], metadata: Mapping[str, Any], *, dtype: st
     """The metadata as a config.json."""
 
     def value(key: str) -> Any:
-        return _scalar(metadata[f"llama.{key}"])
+        found = _scalar(metadata[f"llama.{key}"])
+        if type(found) not in (int, float) or not 0 < found < _MOST:
+            raise ValueError(f"llama.{key} is {found!r}")
+        return found
 
     heads = value("attention.head_count")
     return {

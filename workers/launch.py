@@ -1,4 +1,5 @@
-"""`PYTHON -I launch.py ARGUMENTS`: the package `workers` of this folder, run by another environment's interpreter.
+"""`PYTHON -I launch.py [--module NAME] ARGUMENTS`: the package `workers` of this folder, or one module of it, run by
+another environment's interpreter.
 
 The other environment needs the engine's packages and nothing of ours. The folder that holds `workers` is not put on its
 search path: of an installed interlace that is our site-packages, with another MLX in it. Only this package, and the one
@@ -22,7 +23,11 @@ def main() -> None:
         sys.exit(f"{sys.executable} is Python {found}, a worker needs {needed} or newer; change engine.python")
     for folder in (Path(__file__).absolute().parent, Path(__file__).absolute().parent.parent / "files"):
         _make_known(folder)
-    runpy.run_module("workers", run_name="__main__", alter_sys=True)
+    module = "workers"
+    if sys.argv[1:2] == ["--module"]:
+        module = sys.argv[2]
+        del sys.argv[1:3]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def _make_known(folder: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from workers import apart
 from workers.checkpoints import CheckpointInfo, checkpoints_dir, exclusive, inspect, resolve
 from workers.dummies import DEFAULT_GROUP_SIZE, quantize
 from workers.errors import EngineError, FaultKind
@@ -51,8 +52,19 @@ def make_checkpoint(checkpoint: Mapping[str, Any], name: str, wanted: Quantisati
         )
     folder = checkpoints_dir() / name
     with exclusive(folder), made_folder(folder, {"source": info.digest, "recipe": asdict(wanted)}) as unfinished:
-        _write(source, unfinished, wanted)
+        arguments = {"source": str(source), "folder": str(unfinished), "wanted": asdict(wanted)}
+        apart.run_apart("quantise", arguments, source=source, limits=_limits(info))
     return inspect(folder)
+
+
+def _limits(info: CheckpointInfo) -> apart.Limits:
+    """The weights a few times over; at a tenth of the speed of a slow machine."""
+    return apart.Limits(time_s=120 + info.weights_bytes / 2e6, memory_bytes=(2 << 30) + 6 * info.weights_bytes)
+
+
+def convert_here(source: str, folder: str, wanted: Mapping[str, Any]) -> None:
+    """Write a folder's model as wanted into another one, in this process: see `workers.apart`."""
+    _write(Path(source), Path(folder), Quantisation(**wanted))
 
 
 def _write(source: Path, folder: Path, wanted: Quantisation) -> None:

@@ -1,6 +1,7 @@
 """Checkpoints: found, described and refused without loading a weight."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -169,6 +170,65 @@ def test_a_configuration_that_is_no_json_object(broken: Path, text: str) -> None
     error = refusal(broken)
     assert error.kind is FaultKind.checkpoint_corrupt
     assert "config.json" in str(error)
+
+
+ABSURD = (
+    {"num_hidden_layers": 10**400},
+    {"num_hidden_layers": -1},
+    {"num_hidden_layers": "many"},
+    {"hidden_size": 1 << 63},
+    {"vocab_size": -(10**30)},
+    {"model_type": ["llama"]},
+    {"model_type": "\ud800"},
+    {"num_experts": {"a": 1}, "num_experts_per_tok": 1},
+    {"num_experts": 4, "num_experts_per_tok": "all"},
+    {"layer_types": 5},
+    {"quantization": {"bits": 1 << 70}},
+    {"full_attention_interval": "x"},
+)
+
+
+@pytest.mark.parametrize("change", ABSURD, ids=str)
+def test_a_configuration_without_sense_is_one_line(broken: Path, change: dict[str, Any]) -> None:
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(EngineError, match=r"make no sense \(") as caught:
+        inspect(broken)
+    assert caught.value.kind is FaultKind.checkpoint_corrupt
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a": ' * 100_000, "9" * 5000, '{"weight_map": [1]}', '{"weight_map": 1}']
+)
+def test_hostile_json_is_one_line(broken: Path, text: str) -> None:
+    (broken / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(EngineError, match=r"index\.json: (not JSON|not an object|weight_map)") as caught:
+        inspect(broken)
+    assert caught.value.kind is FaultKind.checkpoint_corrupt
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_pipe_in_a_folder_is_not_waited_for(broken: Path, name: str) -> None:
+    (broken / name).unlink()
+    os.mkfifo(broken / name)
+    with pytest.raises(EngineError, match=rf"{name}: not a regular file"):
+        inspect(broken)
+
+
+def test_a_file_of_any_size_is_not_read(broken: Path) -> None:
+    with (broken / "config.json").open("r+b") as config:
+        config.truncate(1 << 40)
+    with pytest.raises(EngineError, match="more than such a file ever has"):
+        inspect(broken)
+
+
+def test_a_model_s_own_code_is_refused(broken: Path) -> None:
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(config | {"model_file": "evil.py"}))
+    with pytest.raises(EngineError, match="never run") as caught:
+        inspect(broken)
+    assert caught.value.kind is FaultKind.unsupported_setting
 
 
 def test_a_truncated_weight_file(broken: Path) -> None:

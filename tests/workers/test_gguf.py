@@ -1,6 +1,7 @@
 """GGUF files become mlx-lm folders that compute the same, or are refused with the reason."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from mlx_lm import load
 from tokenizers import Tokenizer
 
 from tests.workers import tiny
-from workers import gguf, made_folders
+from workers import apart, gguf, made_folders
 from workers.checkpoints import describe, find_folder, inspect, resolve
 from workers.errors import EngineError, FaultKind
 
@@ -21,6 +22,17 @@ FLOAT32 = gguf.Recipe(bits=None)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("INTERLACE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same without a process each: `test_apart` is about those."""
+
+    def run_here(task: str, arguments: Mapping[str, Any], *, source: Path, limits: object) -> None:
+        if not (found := apart.perform(task, arguments))["ok"]:
+            raise EngineError(FaultKind(found["kind"]), found["message"])
+
+    monkeypatch.setattr(apart, "run_apart", run_here)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -175,6 +187,71 @@ def test_a_file_that_is_no_gguf_or_cut_short(tmp_path: Path, length: int) -> Non
         gguf.convert(tmp_path / "cut.gguf", tmp_path / "out", FLOAT32)
     assert caught.value.kind is FaultKind.checkpoint_corrupt
     assert "\n" not in str(caught.value)
+
+
+def patched(content: bytes, name: bytes, offset: int, new: bytes) -> bytes:
+    """The file with other bytes at an offset behind a name."""
+    at = content.index(name) + len(name) + offset
+    return content[:at] + new + content[at + len(new) :]
+
+
+LENGTH = (1 << 40).to_bytes(8, "little")
+MUTATIONS = {
+    "tensor count": lambda c: c[:8] + LENGTH + c[16:],
+    "version": lambda c: c[:4] + b"\x63" + c[5:],
+    "key length": lambda c: c[:24] + LENGTH + c[32:],
+    "kind of a value": lambda c: patched(c, b"general.architecture", 0, b"\x4d"),
+    "text length": lambda c: patched(c, b"general.architecture", 4, LENGTH),
+    "list of lists": lambda c: patched(c, b"tokenizer.ggml.tokens", 4, b"\x09"),
+    "list length": lambda c: patched(c, b"tokenizer.ggml.token_type", 8, LENGTH),
+    "dimensions": lambda c: patched(c, b"output_norm.weight", 0, b"\xb8"),
+    "no rows": lambda c: patched(c, b"output_norm.weight", 4, bytes(8)),
+    "shape that overflows": lambda c: patched(c, b"output_norm.weight", 4, b"\xff" * 8),
+    "offset": lambda c: patched(c, b"output_norm.weight", 16, LENGTH),
+    "offset between": lambda c: patched(c, b"output_norm.weight", 16, b"\x01"),
+    "name that is no text": lambda c: c.replace(b"output_norm.weight", b"output_norm.\xff\xfe\xfd\xfc\xfb\xfa"),
+    "a tensor twice": lambda c: c.replace(b"blk.0.ffn_up.weight", b"blk.1.ffn_up.weight"),
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_header_that_native_code_would_trust_is_refused(tmp_path: Path, mutation: str) -> None:
+    tiny.save_gguf(tmp_path / "m.gguf")
+    (tmp_path / "bad.gguf").write_bytes(MUTATIONS[mutation]((tmp_path / "m.gguf").read_bytes()))
+    with pytest.raises(EngineError, match=r"bad\.gguf: is not a whole GGUF file") as caught:
+        gguf.convert(tmp_path / "bad.gguf", tmp_path / "out", FLOAT32)
+    assert caught.value.kind is FaultKind.checkpoint_corrupt
+
+
+def test_an_unknown_kind_of_tensor_is_named(tmp_path: Path) -> None:
+    tiny.save_gguf(tmp_path / "m.gguf")
+    content = patched((tmp_path / "m.gguf").read_bytes(), b"output_norm.weight", 12, b"\x63")
+    (tmp_path / "odd.gguf").write_bytes(content)
+    with pytest.raises(EngineError, match=r"'output_norm\.weight' is of kind 99") as caught:
+        gguf.convert(tmp_path / "odd.gguf", tmp_path / "out", FLOAT32)
+    assert caught.value.kind is FaultKind.unsupported_setting
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"llama.block_count": mx.array(2_000_000_000, mx.uint32)},
+        {"llama.attention.head_count": mx.array(0, mx.uint32)},
+        {"llama.embedding_length": "many"},
+        {"llama.attention.layer_norm_rms_epsilon": mx.array(float("nan"))},
+        {"tokenizer.ggml.eos_token_id": mx.array(1 << 31, mx.uint32)},
+        {"tokenizer.ggml.token_type": mx.array([1, 2], mx.int32)},
+        {"tokenizer.ggml.tokens": ["a", "a"]},
+        {"tokenizer.ggml.merges": ["one", "two three four"]},
+    ],
+)
+def test_metadata_without_sense_is_one_line(tmp_path: Path, change: dict[str, Any]) -> None:
+    tiny.save_gguf(tmp_path / "m.gguf", change=change)
+    with pytest.raises(EngineError, match=r"m\.gguf: ") as caught:
+        gguf.convert(tmp_path / "m.gguf", tmp_path / "out", FLOAT32)
+    assert caught.value.kind is FaultKind.checkpoint_corrupt
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
 
 
 def test_end_of_turn_ends_a_generation_too(tmp_path: Path) -> None:
