@@ -23,12 +23,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from orchestrator.effects import Effect, effect_of
+from orchestrator.effects import Effect, Series, effect_of
 from orchestrator.schedule import AA_LABEL, minimum_rounds
 from orchestrator.statistics.carry_over import CarryOver, carry_over
 from orchestrator.statistics.comparability import Asked, Differences, DifferenceTable, EvidenceTable, Reason, Scope
 from orchestrator.statistics.directions import best_everywhere, parts_of, split_where_parts_disagree
-from orchestrator.statistics.family import adjusted, best_arms, family_p_values
+from orchestrator.statistics.family import adjusted, best_arms, family_p_values, step_down
 from orchestrator.statistics.findings import AaFloor, AuditResult, BestSet, Comparison, Included, summarise
 from orchestrator.statistics.heat import carry_over_reason, hides_a_difference, may_be_heat
 from orchestrator.statistics.lags import LagModel, Placed, Ran
@@ -49,7 +49,8 @@ __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", 
 
 # 3: of more than 256 rounds, neighbours are exchanged together
 # 4: later turns' waits are parts; their prompts' lengths confound only what they could explain; samplers are whole
-METHOD_VERSION = "4"
+# 5: the mean over prompts instead of a typical round; pairs share what both have; families by each pair's own noise
+METHOD_VERSION = "5"
 TTFT = "ttft_s"
 RUN_DRIFT = "run_drift"  # code of the reason that tells it
 
@@ -85,7 +86,8 @@ class _Scoped:
 
     scope: Scope
     used: ScopeTrials
-    effects: Mapping[str, Effect | None]  # by label, AA_LABEL among them
+    series: Mapping[str, Series | None]  # each label against the control, AA_LABEL among them
+    effects: Mapping[str, Effect | None]
     family: Mapping[str, float]
     lags: LagModel | None  # None: too few trials
 
@@ -247,23 +249,23 @@ def run_drift(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[float
 
 def _scoped(usable: Usable, scope: Scope, run: _Run) -> _Scoped:
     used = usable.trials(scope)
-    effects = {label: _effect(used, label, run) for label in (AA_LABEL, *run.treatments, *run.never_ran)}
+    series = {label: used.pair(label, run.control) for label in (AA_LABEL, *run.treatments, *run.never_ran)}
+    effects = {label: None if one is None else _effect(one, run) for label, one in series.items()}
     family: Mapping[str, float] = {}
     if len(run.treatments) > 1 and run.inference == "anytime":
         family = adjusted({arm: effect.p_value for arm in run.treatments if (effect := effects[arm])})
     elif len(run.treatments) > 1:
-        family = family_p_values(used, treatments=run.treatments, control=run.control, alpha=run.alpha, seed=run.seed)
-    return _Scoped(scope=scope, used=used, effects=effects, family=family, lags=_lags(used, run))
+        compared = {arm: one for arm in run.treatments if (one := series[arm]) is not None}
+        family = step_down(compared, alpha=run.alpha, seed=run.seed)
+    return _Scoped(scope=scope, used=used, series=series, effects=effects, family=family, lags=_lags(used, run))
 
 
 def _lags(used: ScopeTrials, run: _Run) -> LagModel | None:
     return LagModel.fit(Placed.find(used, run.ran, control=run.control)) if len(used.y) else None
 
 
-def _effect(used: ScopeTrials, label: str, run: _Run) -> Effect | None:
-    return effect_between(
-        used, treatment=label, control=run.control, alpha=run.alpha, seed=run.seed, inference=run.inference
-    )
+def _effect(series: Series, run: _Run) -> Effect:
+    return effect_by(series, alpha=run.alpha, seed=run.seed, inference=run.inference)
 
 
 def effect_between(
@@ -271,10 +273,13 @@ def effect_between(
 ) -> Effect | None:
     """One label against another in a scope; None when no round holds both."""
     series = used.pair(treatment, control)
-    if series is None:
-        return None
+    return None if series is None else effect_by(series, alpha=alpha, seed=seed, inference=inference)
+
+
+def effect_by(series: Series, *, alpha: float, seed: int, inference: Inference) -> Effect:
+    """The effect by the inference that holds for the run."""
     if inference == "anytime":
-        return sequential_effect(series.contrasts, alpha=alpha)
+        return sequential_effect(series.raw, alpha=alpha)
     return effect_of(series, alpha=alpha, seed=seed)
 
 
@@ -305,7 +310,7 @@ def _p_against(used: ScopeTrials, run: _Run, best: str, others: Sequence[str]) -
     if run.inference == "fixed":
         return family_p_values(used, treatments=others, control=best, alpha=run.alpha, seed=run.seed)
     pairs = {arm: series for arm in others if (series := used.pair(arm, best)) is not None}
-    return adjusted({arm: sequential_effect(s.contrasts, alpha=run.alpha).p_value for arm, s in pairs.items()})
+    return adjusted({arm: sequential_effect(s.raw, alpha=run.alpha).p_value for arm, s in pairs.items()})
 
 
 def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) -> Comparison:

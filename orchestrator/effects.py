@@ -1,20 +1,18 @@
-"""How much faster one arm is than another, and whether drift could have done it.
+"""How much faster one arm is than another on average, and whether drift could have done it.
 
-The test is Fisher's randomisation test over the within-round orders: each round's order was drawn at random, so under
-"no effect" the two arms' labels could be exchanged within any round without changing a single value. Whatever the
-drift's shape, the share of exchanges whose statistic is at least as large as the observed one is an exact p-value, as
-long as one trial does not change the next. The interval is the set of effects that this test does not reject
-(Rosenbaum 2002, chapter 2).
+What is estimated is the mean effect on the log scale: over the rounds of each prompt, then over the prompts with equal
+weights. Its exp is the ratio of the two arms' geometric means, whether a round holds one prompt or all of them. Nothing
+weighs a round by its result: a stall counts for what it cost.
 
-The statistic is the Huber score of the slope of first differences (Besag and Kempton 1986; Huber 1981): with y the log
-of the value in time order and z coding treatment +1/2, control -1/2, other arms 0,
+Each round gives one contrast, treatment less control, less the drift between their two places. The drift is estimated
+from values that do not change when the two labels are exchanged (`orchestrator.statistics.trend`). So under "the effect
+is theta" an exchange turns the sign of a round's contrast less theta and changes nothing else, whatever the drift and
+the noise: Fisher's randomisation test, exact because each round's order was drawn at random, as long as one trial does
+not change the next. The interval is the set of effects that this test does not reject (Rosenbaum 2002, chapter 2).
 
-    U(theta) = sum over neighbours t, t+1 of psi(e_t / s) * (z_t+1 - z_t),   e = differences of (y - theta z), fitted
-
-where "fitted" means: less a constant drift, the other arms' levels and the prompts' levels, by a robust fit in which
-treatment and control are one arm. Neither that fit nor the scale s (median of |e|) depends on how the two labels are
-dealt, so U is linear in the labels: each round contributes one number, and an exchange changes its sign. All exchanges
-are then one matrix product. The ratio is the root of U, the Huber estimate of the slope.
+With several prompts the statistic is the mean over its standard error within prompts. So the test holds for the mean,
+asymptotically, where effects differ by prompt or one arm is noisier (Chung and Romano 2013; Wu and Ding 2021). With
+one prompt that would order the exchanges as the mean itself does.
 
 Everything here is a pure function of its arguments.
 """
@@ -27,19 +25,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from orchestrator.statistics.inversion import Floats, estimate, half_width, interval
+from orchestrator.statistics.inversion import SHORTEST, Floats, interval
+from orchestrator.statistics.levels import NORMAL_MAD, SMALL, level_columns
+from orchestrator.statistics.trend import Seen, drift_at
 
 Integers = npt.NDArray[np.intp]
 
 DRAWS = 10_000  # exchanges drawn when there are too many to take all of them, the observed order among them
 ALL_UP_TO_ROUNDS = 14  # all 2**13 pairs of mirrored exchanges
 MOST_EXCHANGED = 256  # of more rounds, neighbours are exchanged together: as exact a test, at a cost that stops growing
-HUBER_TEST = 0.8  # in units of s; small, because under a large effect s holds the effect too
-HUBER_FIT = 1.345  # 95 % efficient for normal noise (Huber 1981)
-FIT_STEPS = 5
-CELL_ROUNDS = 4  # with fewer rounds of a prompt, arms and prompts are fitted as a sum instead of each pair its own
-NORMAL_MAD = 0.6745  # median of |x| for standard normal x
-SMALL = 1e-12  # on the log scale: less is rounding
+OWN_SPREAD_ROUNDS = 4  # of a prompt; with fewer all prompts share one spread
+LEAST_FREEDOM = 3  # rounds more than prompts: with fewer, prompts are not told apart
+HUBER = 1.345  # 95 % efficient for normal noise (Huber 1981)
 LARGEST_LOG = 700.0  # of a finite ratio
 BELOW_1, ABOVE_1 = math.nextafter(1.0, 0.0), math.nextafter(1.0, 2.0)
 
@@ -48,92 +45,44 @@ BELOW_1, ABOVE_1 = math.nextafter(1.0, 0.0), math.nextafter(1.0, 2.0)
 class Effect:
     """Treatment against control. Ratios are of the value: 1.05 means 5 % more of it."""
 
-    ratio: float
+    ratio: float  # of the geometric means over prompts with equal weights, and over the rounds of each
     ci_low: float  # 0 when the rounds are too few for any bound
     ci_high: float  # inf when they are
     p_value: float  # of "ratio = 1"; at most alpha exactly when 1 is outside the interval
     rounds: int  # complete ones, all that was used
     wins: int  # rounds in which the treatment's value was the larger
     losses: int  # rounds in which it was the smaller
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelFit:
-    """What is taken out of a series of n values before its labels are looked at: drift, arms' and prompts' levels."""
-
-    basis: Floats  # (n - 1, k) orthonormal, of the space that differences of the levels span
-
-    def slot_scores(self, values: Floats) -> Floats:
-        """How far each value stands out from its neighbours, clipped, for each column of values (n, m): (n, m).
-
-        An arm's score is the sum over its slots. It depends on nothing but the values and the fitted levels.
-        """
-        score = self.clipped_residuals(values, clip=HUBER_TEST)
-        edge = np.zeros((1, values.shape[1]))
-        scores: Floats = np.concatenate([edge, score]) - np.concatenate([score, edge])
-        return scores
-
-    def clipped_residuals(self, values: Floats, *, clip: float) -> Floats:
-        """Residuals of the first differences in units of their scale, cut off at +- clip, shape (n - 1, m)."""
-        residual = self.residuals(np.diff(values, axis=0))
-        clipped: Floats = np.clip(residual / self._scale(residual), -clip, clip)
-        return clipped
-
-    def residuals(self, differences: Floats) -> Floats:
-        """Residuals of the robust fit of all columns at once, by Huber's algorithm with modified residuals.
-
-        Least squares first; then, in each step, the residuals are clipped and fitted again. The basis stays the same,
-        so that a column costs two products a step.
-        """
-        residual: Floats = differences - self.basis @ (self.basis.T @ differences)
-        for step in range(FIT_STEPS):
-            if step % 2 == 0:
-                bound = HUBER_FIT * self._scale(residual)
-            residual = residual - self.basis @ (self.basis.T @ np.minimum(np.maximum(residual, -bound), bound))
-        return residual
-
-    def _scale(self, residual: Floats) -> Floats:
-        """Of each column: the median of |e|, the k smallest left out, because a fit can make so many of them vanish
-        (Maronna, Martin and Yohai 2006, section 4.4.2). The mean where even that is 0."""
-        sizes = np.abs(residual)
-        fitted = min(self.basis.shape[1], len(sizes) - 1)
-        middle = fitted + (len(sizes) - fitted) // 2
-        median: Floats = np.partition(sizes, middle, axis=0)[middle] / NORMAL_MAD
-        if (median > SMALL).all():
-            return median
-        scale: Floats = np.where(median > SMALL, median, np.maximum(sizes.mean(axis=0), SMALL))
-        return scale
+    typical: float  # the ratio of a typical round, whatever the odd ones show: robust, and no average
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One comparison, ready to be tested for any effect: n values of which 2 R belong to the two arms."""
+    """One comparison, ready to be tested for any effect: one element a complete round."""
 
-    y: Floats  # (n,) log values in time order
-    coding: Floats  # (n,) +1/2 treatment, -1/2 control, 0 others
-    slots: Integers  # (2 R,) places of the two arms' values, round by round
-    fit: LevelFit  # with treatment and control as one arm
+    contrasts: Floats  # (R,) treatment less control on the log scale, less the drift between the two
+    raw: Floats  # (R,) the same with the drift
+    weights: Floats  # (R,) of the rounds in the mean; their sum is 1
+    strata: Integers  # (R,) what each round was about, numbered from 0 without gaps; all 0 when all were about the same
+    numbers: Integers  # (R,) the rounds' own numbers
 
     @property
     def rounds(self) -> int:
-        return len(self.slots) // 2
+        return len(self.contrasts)
 
     @property
-    def contrasts(self) -> Floats:
-        """Treatment less control of each round, shape (R,), on the log scale."""
-        signed = 2.0 * self.y[self.slots] * self.coding[self.slots]
-        of_round: Floats = signed.reshape(-1, 2).sum(axis=1)
-        return of_round
+    def mean(self) -> float:
+        """The estimate, on the log scale."""
+        return float(self.weights @ self.contrasts)
 
 
 def estimate_effect(frame: pd.DataFrame, *, treatment: str, control: str, alpha: float = 0.05, seed: int = 0) -> Effect:
-    """The effect of `treatment` against `control` with a randomisation test and the interval that it implies.
+    """The mean effect of `treatment` against `control`, with a randomisation test and the interval that it implies.
 
     Args:
         frame: rows in time order with columns `round` (int), `position` (int, within the round), `arm` (str) and
             `value` (float > 0, in any unit). More arms may be there. An optional column `prompt` names what the round
-            was about; differences between prompts are then taken out. Rounds in which one of the two arms is missing
-            are left out.
+            was about; prompts then weigh the same, however many rounds each of them has. Rounds in which one of the
+            two arms is missing are left out.
         alpha: level; the interval has confidence 1 - alpha.
         seed: of the exchanges drawn, where there are too many to take all.
 
@@ -148,25 +97,27 @@ def estimate_effect(frame: pd.DataFrame, *, treatment: str, control: str, alpha:
 
 def effect_of(series: Series, *, alpha: float, seed: int) -> Effect:
     """See `estimate_effect`."""
-    signs = exchanges(series.rounds, seed)
-
-    def scores(effects: Floats) -> Floats:
-        return round_scores(series, effects)
-
-    def p(effects: Floats) -> Floats:
-        return p_values(series, effects, signs)
-
-    p_value = float(p(np.zeros(1))[0])
-    root = estimate(scores, series.contrasts)
+    test = Exchanged.of(series, exchanges(series.rounds, seed))
+    p_value = float(test.p(np.zeros(1))[0])
     low, high = -math.inf, math.inf
-    if 1.0 / len(signs) <= alpha:
-        reach = half_width(scores, series.contrasts, root)
-        low, high = interval(p, root=root, p_of_none=p_value, alpha=alpha, reach=reach)
-    return effect_from(series.contrasts, root=root, low=low, high=high, p_value=p_value, alpha=alpha)
+    if 1.0 / test.count <= alpha:
+        reach = max(2.5 * test.standard_error(series.mean), SHORTEST)
+        low, high = interval(test.p, root=series.mean, p_of_none=p_value, alpha=alpha, reach=reach)
+    return effect_from(
+        series.raw,
+        root=series.mean,
+        low=low,
+        high=high,
+        p_value=p_value,
+        alpha=alpha,
+        typical=typical_of(series.contrasts),
+    )
 
 
-def effect_from(contrasts: Floats, *, root: float, low: float, high: float, p_value: float, alpha: float) -> Effect:
-    """An estimate and an interval on the log scale as an effect."""
+def effect_from(
+    contrasts: Floats, *, root: float, low: float, high: float, p_value: float, alpha: float, typical: float
+) -> Effect:
+    """Estimates and an interval on the log scale as an effect; the rounds' contrasts count its wins."""
     ci_low, ci_high = math.exp(low), math.exp(high) if high < LARGEST_LOG else math.inf
     if p_value <= alpha:
         # An end so near to 0 that it rounds to a ratio of 1 must not seem to include it.
@@ -179,7 +130,17 @@ def effect_from(contrasts: Floats, *, root: float, low: float, high: float, p_va
         rounds=len(contrasts),
         wins=int((contrasts > 0).sum()),
         losses=int((contrasts < 0).sum()),
+        typical=math.exp(typical),
     )
+
+
+def typical_of(contrasts: Floats) -> float:
+    """Huber's estimate of location: what most rounds show. Rounds that differ from them hardly move it."""
+    middle = float(np.median(contrasts))
+    bound = HUBER * float(np.median(np.abs(contrasts - middle))) / NORMAL_MAD
+    for _ in range(20):
+        middle += float(np.clip(contrasts - middle, -bound, bound).mean())
+    return middle
 
 
 # Reading the frame
@@ -205,20 +166,57 @@ def series_of(frame: pd.DataFrame, *, treatment: str, control: str) -> Series:
     )
 
 
-def make_series(y: Floats, *, rounds: Integers, arms: Integers, prompts: Integers | None = None) -> Series:
+def make_series(
+    y: Floats, *, rounds: Integers, arms: Integers, prompts: Integers | None = None, weights: Floats | None = None
+) -> Series:
     """A series out of arrays in time order, one element a trial.
 
     Args:
         y: log values.
         rounds: each trial's round.
         arms: 1 for the treatment, 0 for the control, both once in every round where one of them is; more for others.
-        prompts: what each trial's round was about, numbered from 0.
+        prompts: what each trial's round was about, numbered; None when all rounds are about the same.
+        weights: of the rounds with the two arms, in their order; None: equal for prompts, and for rounds of a prompt.
     """
-    coding = np.where(arms == 1, 0.5, np.where(arms == 0, -0.5, 0.0))
     # Stable, so that a round's two values stay in time order.
-    places = np.flatnonzero(coding)
-    slots = places[np.argsort(rounds[places], kind="stable")]
-    return Series(y=y, coding=coding, slots=slots, fit=fit_levels(np.maximum(arms, 1), rounds, prompts))
+    places = np.flatnonzero(arms <= 1)
+    pairs = places[np.argsort(rounds[places], kind="stable")].reshape(-1, 2)
+    drift = _drift_within(y, pairs, rounds, arms, prompts)
+    sign = np.where(arms[pairs[:, 1]] == 1, 1.0, -1.0)
+    steps = y[pairs[:, 1]] - y[pairs[:, 0]]
+    strata = np.zeros(len(pairs), dtype=np.intp)
+    if prompts is not None:
+        strata = np.unique(prompts[pairs[:, 0]], return_inverse=True)[1].astype(np.intp)
+    return Series(
+        contrasts=sign * (steps - drift),
+        raw=sign * steps,
+        weights=equal_weights(strata) if weights is None else weights / weights.sum(),
+        strata=strata,
+        numbers=rounds[pairs[:, 0]],
+    )
+
+
+def equal_weights(strata: Integers) -> Floats:
+    """Weights of rounds by which each stratum weighs the same."""
+    counts = np.bincount(strata)
+    weights: Floats = 1.0 / (len(counts) * counts[strata])
+    return weights
+
+
+def _drift_within(y: Floats, pairs: Integers, rounds: Integers, arms: Integers, prompts: Integers | None) -> Floats:
+    """The drift from each pair's earlier place to its later one, seen by the pairs' means and the other arms."""
+    others = np.flatnonzero(arms > 1)
+    single = np.full((len(others), 2), np.nan)
+    single[:, 0] = others
+    first = np.concatenate([others, pairs[:, 0]])
+    seen = Seen(
+        values=np.concatenate([y[others], y[pairs].mean(axis=1)]),
+        places=np.concatenate([single, pairs.astype(np.float64)]),
+        levels=level_columns(np.maximum(arms, 1)[first], rounds[first], None if prompts is None else prompts[first]),
+    )
+    drift = drift_at(seen, pairs.astype(np.float64).ravel()).reshape(-1, 2)
+    within: Floats = drift[:, 1] - drift[:, 0]
+    return within
 
 
 def _check(frame: pd.DataFrame, treatment: str, control: str) -> None:
@@ -243,43 +241,6 @@ def _check(frame: pd.DataFrame, treatment: str, control: str) -> None:
         raise ValueError("rows are not in time order: positions fall within a round; sort the frame by time")
 
 
-def fit_levels(arms: Integers, rounds: Integers, prompts: Integers | None) -> LevelFit:
-    """The fit of arms' and prompts' levels, one element a trial in time order; arms under test share a number."""
-    columns = [np.ones((len(arms) - 1, 1))]
-    if prompts is None:
-        columns.append(_indicator_steps(arms))
-    elif _rounds_of_rarest(prompts, rounds) >= CELL_ROUNDS:
-        columns.append(_indicator_steps(arms * (prompts.max() + 1) + prompts))
-    else:
-        columns += [_indicator_steps(arms), _indicator_steps(prompts)]
-    return LevelFit(basis=_orthonormal(np.concatenate(columns, axis=1)))
-
-
-def _orthonormal(columns: Floats) -> Floats:
-    """A basis of what the columns span, by Cholesky of their products: many times faster than QR for long columns."""
-    try:
-        lower = np.linalg.cholesky(columns.T @ columns)
-        sizes = np.diagonal(lower)
-        if sizes.min() > 1e-4 * sizes.max():
-            return np.ascontiguousarray(np.linalg.solve(lower, columns.T).T)
-    except np.linalg.LinAlgError:
-        pass
-    basis, upper = np.linalg.qr(columns)
-    # A column that the ones before it already span leaves rounding on the diagonal, and no direction of its own.
-    return basis[:, np.abs(np.diagonal(upper)) > 1e-9]
-
-
-def _rounds_of_rarest(prompts: Integers, rounds: Integers) -> int:
-    pairs = np.unique(np.stack([prompts, rounds]), axis=1)
-    return int(np.unique(pairs[0], return_counts=True)[1].min())
-
-
-def _indicator_steps(codes: Integers) -> Floats:
-    """(n - 1, groups - 1): the first group is the base."""
-    groups = np.unique(codes)[1:]
-    return np.diff((codes[:, None] == groups[None, :]).astype(np.float64), axis=0)
-
-
 # The test
 
 
@@ -301,30 +262,95 @@ def exchanges(rounds: int, seed: int) -> Floats:
     return signs
 
 
-def round_scores(series: Series, effects: Floats) -> Floats:
-    """What each round contributes to U for each candidate effect, shape (R, len(effects)); see the module's text."""
-    shifted = series.y[:, None] - effects[None, :] * series.coding[:, None]
-    of_slot = series.fit.slot_scores(shifted)
-    signed = of_slot[series.slots] * series.coding[series.slots][:, None]
-    contributions: Floats = signed.reshape(series.rounds, 2, -1).sum(axis=1)
-    return contributions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchanged:
+    """A series' M exchanges, each reduced to the numbers from which its statistic follows for any effect theta.
+
+    The mean of an exchange is a - theta b. Its spread within strata is what the sum of squares, which no exchange
+    changes, exceeds that of the strata's means by; the latter is c0 - 2 theta c1 + theta**2 c2.
+    """
+
+    means: Floats  # (2, M): a and b
+    squares: Floats  # (3,): of the contrasts, of their products with 1, and of 1, in the strata's weights
+    between: Floats | None  # (3, M): c0, c1 and c2; None: one stratum, the statistic is the mean itself
+
+    @property
+    def count(self) -> int:
+        return len(self.means[0])
+
+    @classmethod
+    def of(cls, series: Series, signs: Floats, *, studentised: bool | None = None) -> "Exchanged":
+        """Of `exchanges(series.rounds)`, or of some of its rows, the first one among them.
+
+        Args:
+            studentised: whether the statistic is the mean over its standard error; None: where there are strata.
+        """
+        strata = strata_with_spread(series.strata)
+        values = np.stack([series.contrasts, np.ones(series.rounds)])
+        scales = _spread_weights(series.weights, strata)
+        squares = np.array([scales @ (values[i] * values[j]) for i, j in ((0, 0), (0, 1), (1, 1))])
+        if not (strata.max() > 0 if studentised is None else studentised):
+            return cls(means=_sums(values * series.weights, signs), squares=squares, between=None)
+        within = strata[None, :] == np.arange(strata.max() + 1)[:, None]
+        sums = _sums(np.concatenate([values * series.weights, within * values[0], within * values[1]]), signs)
+        first, second = np.split(sums[2:], 2)
+        share = ((within * scales).max(axis=1) / within.sum(axis=1))[:, None]
+        products = ((first, first), (first, second), (second, second))
+        between = np.stack([(share * one * other).sum(axis=0) for one, other in products])
+        return cls(means=sums[:2], squares=squares, between=between)
+
+    def p(self, effects: Floats) -> Floats:
+        """The p-value of each candidate effect: the share of exchanges whose statistic is as far out as observed."""
+        return np.array([self._p(float(effect)) for effect in effects])
+
+    def _p(self, effect: float) -> float:
+        sizes = self.sizes(effect)
+        return float(np.count_nonzero(sizes >= sizes[0] - max(1e-9 * sizes[0], SMALL)) / self.count)
+
+    def sizes(self, effect: float) -> Floats:
+        """|statistic| of each exchange, shape (M,)."""
+        sizes: Floats = np.abs(self.means[0] - effect * self.means[1])
+        if self.between is None:
+            return sizes
+        powers = np.array([1.0, -2.0 * effect, effect**2])
+        variance = powers @ self.squares - powers @ self.between
+        # Where there is no spread only rounding is left of the variance.
+        return np.where(sizes < SMALL, 0.0, sizes) / np.sqrt(np.maximum(variance, SMALL**2))
+
+    def standard_error(self, effect: float) -> float:
+        """Of the mean, within strata."""
+        powers = np.array([1.0, -2.0 * effect, effect**2])
+        between = 0.0 if self.between is None else float(powers @ self.between[:, 0])
+        return math.sqrt(max(float(powers @ self.squares) - between, 0.0))
 
 
 def p_values(series: Series, effects: Floats, signs: Floats) -> Floats:
     """The p-value of each candidate effect on the log scale."""
-    return share_as_large(round_scores(series, effects), signs)
+    return Exchanged.of(series, signs).p(effects)
 
 
-def share_as_large(scores: Floats, signs: Floats) -> Floats:
-    """For each column of scores, the share of exchanges whose |sum| is no smaller than the observed one's.
+def strata_with_spread(strata: Integers) -> Integers:
+    """The strata, or a single one where too few rounds share a stratum to see any spread within them."""
+    return strata if len(strata) - len(np.unique(strata)) >= LEAST_FREEDOM else np.zeros_like(strata)
 
-    Args:
-        scores: (R, m), one row a round.
-        signs: of `exchanges(R)`. Where its columns are fewer, neighbouring rounds' scores go together.
+
+def _spread_weights(weights: Floats, strata: Integers) -> Floats:
+    """What each round's square weighs in the mean's squared standard error."""
+    counts = np.bincount(strata)
+    if len(counts) > 1 and counts.min() >= OWN_SPREAD_ROUNDS:
+        own: Floats = weights**2 * (counts / (counts - 1.0))[strata]
+        return own
+    pooled: Floats = np.full(len(weights), (weights**2).sum() / max(len(weights) - len(counts), 1))
+    return pooled
+
+
+def _sums(values: Floats, signs: Floats) -> Floats:
+    """The sums of each row of values (k, R) over the rounds in each exchange, shape (k, M).
+
+    Where the exchanges have fewer columns than there are rounds, neighbouring rounds go together.
     """
-    groups, tolerance = signs.shape[1], 1e-9 * len(scores)
-    if len(scores) > groups:
-        scores = np.add.reduceat(scores, np.arange(groups) * len(scores) // groups, axis=0)
-    # One row an effect: contiguous rows are counted many times faster than columns.
-    sizes = np.abs(scores.T @ signs.T)
-    return np.array([np.count_nonzero(row >= row[0] - tolerance) for row in sizes]) / len(signs)
+    groups, rounds = signs.shape[1], values.shape[1]
+    if rounds > groups:
+        values = np.add.reduceat(values, np.arange(groups) * rounds // groups, axis=1)
+    sums: Floats = values @ signs.T
+    return sums

@@ -13,18 +13,14 @@ the two levels of a factor deals the same four slots anew and turns the sign. So
 arms. Drift is taken out first along the means of the rounds, which no such exchange changes.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.effects import Effect, effect_from, exchanges, share_as_large
-from orchestrator.statistics.inversion import Floats, estimate, half_width, interval
+from orchestrator.effects import Effect, Series, effect_of, equal_weights
+from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import ScopeTrials
-
-CLIP = 1.345
-NORMAL_MAD = 0.6745
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,37 +108,28 @@ def contrast_effect(used: ScopeTrials, weights: Mapping[str, float], *, alpha: f
     Raises:
         ValueError: no round holds all the arms.
     """
-    values = _contrasts(used, weights)
-    if not len(values):
+    series = _series(used, weights)
+    if series is None:
         raise ValueError(f"no round holds all of {', '.join(weights)}: nothing to compare")
-    signs = exchanges(len(values), seed)
-
-    def scores(effects: Floats) -> Floats:
-        excess = values[:, None] - effects[None, :]
-        scale = np.maximum(np.median(np.abs(excess), axis=0) / NORMAL_MAD, 1e-12)
-        return np.clip(excess / scale, -CLIP, CLIP)
-
-    def p(effects: Floats) -> Floats:
-        return share_as_large(scores(effects), signs)
-
-    p_value = float(p(np.zeros(1))[0])
-    root = estimate(scores, values)
-    low, high = -math.inf, math.inf
-    if 1.0 / len(signs) <= alpha:
-        reach = half_width(scores, values, root)
-        low, high = interval(p, root=root, p_of_none=p_value, alpha=alpha, reach=reach)
-    return effect_from(values, root=root, low=low, high=high, p_value=p_value, alpha=alpha)
+    return effect_of(series, alpha=alpha, seed=seed)
 
 
-def _contrasts(used: ScopeTrials, weights: Mapping[str, float]) -> Floats:
-    """The weighted sum of each round that holds all the arms, shape (rounds,), drift taken out."""
-    flat = used.y - _drift(used)
-    weight = np.array([weights.get(str(label), 0.0) for label in used.labels])
+def _series(used: ScopeTrials, weights: Mapping[str, float]) -> Series | None:
+    """The weighted sum of each round that holds all the arms, drift taken out; None when there is none."""
     numbers, row = np.unique(used.rounds, return_inverse=True)
-    held = np.bincount(row, weights=weight != 0.0, minlength=len(numbers))
-    sums = np.bincount(row, weights=weight * flat, minlength=len(numbers))
-    found: Floats = sums[held == len(weights)]
-    return found
+    weight = np.array([weights.get(str(label), 0.0) for label in used.labels])
+    whole = np.bincount(row, weights=weight != 0.0, minlength=len(numbers)) == len(weights)
+    if not whole.any():
+        return None
+    raw, flat = (np.bincount(row, weights=weight * y, minlength=len(numbers)) for y in (used.y, used.y - _drift(used)))
+    strata = np.zeros(int(whole.sum()), dtype=np.intp)
+    if used.prompts is not None:
+        prompt = np.zeros(len(numbers), dtype=np.intp)
+        prompt[row] = used.prompts
+        strata = np.unique(prompt[whole], return_inverse=True)[1].astype(np.intp)
+    return Series(
+        contrasts=flat[whole], raw=raw[whole], weights=equal_weights(strata), strata=strata, numbers=numbers[whole]
+    )
 
 
 def _drift(used: ScopeTrials) -> Floats:

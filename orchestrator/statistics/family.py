@@ -1,25 +1,24 @@
 """Many arms at once: how often would the largest of so many differences look like this if there were none?
 
-Under "these arms are equally fast" all their labels could be dealt anew within each round. The largest effect of any
-treatment against the control in such deals is what the observed ones are held against (max-T: Westfall and Young
-1993). Arms found to differ are taken out as known levels and the rest is tested again (step-down: Romano and Wolf
-2005), so that one large effect hides no small one. The chance of any false finding in the family is alpha, exactly so
-when no arm differs; the price is far less than Bonferroni's, which six rounds could not pay for two treatments.
+Each comparison with the control has its own mean over its own standard error, so that a noisy arm says nothing about a
+quiet one. The largest of them is held against the largest when the signs of all the rounds' contrasts are dealt anew, a
+round's contrasts together (max-T: Westfall and Young 1993). Arms found to differ are taken out and the rest is tested
+again (step-down: Romano and Wolf 2005), so that one large effect hides no small one.
+
+For one comparison an exchange of its two labels is such a sign, and the test is exact. For several at once no exchange
+of labels turns all signs: the family's error is right asymptotically, and by simulation from six rounds on. The price
+is far less than Bonferroni's, which six rounds could not pay for two treatments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
-from orchestrator.effects import MOST_EXCHANGED, Integers, fit_levels
+from orchestrator.effects import MOST_EXCHANGED, Exchanged, Series, exchanges
 from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import ScopeTrials
 
-DEALS = 1_000  # of the labels, the observed one among them
-CLIP = 1.345  # of the scores; wider than for a pair, so that one arm far from all others stands out
+DEALS = 2_000  # of the signs, the observed ones among them
 
 
 def family_p_values(
@@ -27,20 +26,27 @@ def family_p_values(
 ) -> dict[str, float]:
     """Each treatment's p-value for the whole family of comparisons with the control.
 
-    A treatment without a round in common with the control is left out. Exact when no arm of the family differs;
-    checked by simulation when some do.
+    A treatment without a round in common with the control is left out.
     """
-    present = [name for name in treatments if used.shares_rounds(name, control)]
+    series = {name: one for name in treatments if (one := used.pair(name, control)) is not None}
+    return step_down(series, alpha=alpha, seed=seed)
+
+
+def step_down(series: Mapping[str, Series], *, alpha: float, seed: int) -> dict[str, float]:
+    """Each comparison's p-value for the family of all of them."""
+    if not series:
+        return {}
+    numbers = np.unique(np.concatenate([one.numbers for one in series.values()]))
+    signs = _signs(len(numbers), seed)
+    sizes = {name: _sizes(one, signs[:, np.searchsorted(numbers, one.numbers)]) for name, one in series.items()}
     found: dict[str, float] = {}
     least = 0.0
-    while left := [name for name in present if name not in found]:
-        sizes, p_values = _one_step(used, left, control, seed)
-        p_values = np.maximum(p_values, least)
-        # A large effect widens what the deals yield, so a step decides only about arms as far out as the farthest.
-        decided = (p_values <= alpha) & (sizes >= sizes.max() / 2)
-        done = decided if decided.any() else np.ones(len(left), dtype=bool)
-        found |= {name: float(p) for name, p, is_done in zip(left, p_values, done, strict=True) if is_done}
-        least = float(p_values[done].max())
+    while left := [name for name in sizes if name not in found]:
+        largest = np.max([sizes[name] for name in left], axis=0)
+        p_values = {name: max(least, float(np.mean(largest >= sizes[name][0] * (1 - 1e-9)))) for name in left}
+        decided = {name: p for name, p in p_values.items() if p <= alpha}
+        found |= decided or p_values
+        least = max(found.values())
     return found
 
 
@@ -76,61 +82,13 @@ def best_arms(
     return (best, *(arm for arm in others if p.get(arm, 1.0) > alpha))
 
 
-def _one_step(used: ScopeTrials, treatments: Sequence[str], control: str, seed: int) -> tuple[Floats, Floats]:
-    """Single-step max-T over these treatments: sizes and p-values; other arms are levels of their own."""
-    members = [control, *treatments]
-    member = np.array([members.index(label) if label in members else len(members) for label in used.labels])
-    level = np.where(member < len(members), 0, 1 + pd.factorize(used.labels)[0])
-    residual = fit_levels(level, used.rounds, used.prompts).clipped_residuals(used.y[:, None], clip=CLIP)[:, 0]
-    dealt = _deal(used.rounds, member, len(members), seed)
-    sizes = np.abs(_effects_of_deals(residual, dealt, len(members)))
-    largest = sizes.max(axis=1)
-    return sizes[0], (largest[:, None] >= sizes[:1] - 1e-9).mean(axis=0)
+def _signs(rounds: int, seed: int) -> Floats:
+    """Signs of the rounds, shape (deals, rounds); see `orchestrator.effects.exchanges`."""
+    signs = exchanges(rounds, seed)[:DEALS] if rounds > 11 else exchanges(rounds, seed)
+    groups = np.arange(rounds) * signs.shape[1] // rounds if rounds > MOST_EXCHANGED else np.arange(rounds)
+    return signs[:, groups]
 
 
-def _deal(rounds: Integers, member: Integers, members: int, seed: int) -> npt.NDArray[np.int32]:
-    """The members' labels dealt anew within each round, shape deals x trials, the observed ones first."""
-    dealt = np.tile(member.astype(np.int32), (DEALS, 1))
-    places = np.flatnonzero(member < members)
-    places = places[np.argsort(rounds[places], kind="stable")]
-    starts = np.flatnonzero(np.diff(rounds[places])) + 1
-    for index, slots in enumerate(np.split(places, starts)):
-        # Rounds that share an order are dealt together, which is as exact: see `orchestrator.effects.MOST_EXCHANGED`.
-        dealt[:, slots] = member[slots][_orders(len(slots), seed + index % MOST_EXCHANGED)]
-    return dealt
-
-
-@lru_cache(maxsize=512)
-def _orders(size: int, seed: int) -> Integers:
-    """Random orders of so many slots, deals x size, the identity first."""
-    orders = np.tile(np.arange(size, dtype=np.intp), (DEALS, 1))
-    orders[1:] = np.random.Generator(np.random.PCG64(seed)).permuted(orders[1:], axis=1)
-    orders.setflags(write=False)
-    return orders
-
-
-def _effects_of_deals(residual: Floats, dealt: npt.NDArray[np.int32], members: int) -> Floats:
-    """Each treatment's effect against member 0 in each deal over that deal's residual spread, deals x (members - 1).
-
-    The least-squares effects from first differences: with L the Laplacian of the graph whose edges join the arms of
-    neighbouring trials, and a the arms' summed scores, they solve L b = a. So a high trial does not make its
-    neighbours' arms look low. What a deal's effects explain of the squares is a'b; the rest is its spread. Only the
-    observed deal has the arms' true effects taken out of that, which is what makes them stand out. An arm that is no
-    member (number `members`) is a node of level 0.
-    """
-    deals, nodes, kept = len(dealt), members + 1, np.arange(members)
-    edge = np.concatenate([[0.0], residual]) - np.concatenate([residual, [0.0]])
-    sums, edges = np.empty((deals, nodes)), np.empty((deals, nodes, nodes))
-    for number, labels in enumerate(dealt):  # one deal at a time stays in the processor's cache
-        sums[number] = np.bincount(labels, edge, minlength=nodes)
-        pairs = np.bincount(labels[:-1] * nodes + labels[1:], minlength=nodes**2)
-        edges[number] = pairs.reshape(nodes, nodes)
-    sums = sums[:, kept]
-    edges += edges.transpose(0, 2, 1)
-    edges[:, np.arange(nodes), np.arange(nodes)] = 0.0
-    laplacian = -edges[:, kept[:, None], kept]
-    laplacian[:, kept, kept] = edges.sum(axis=2)[:, kept] + 1e-9
-    levels = np.linalg.solve(laplacian, sums[..., None])[..., 0]
-    unexplained = np.maximum((residual**2).sum() - (sums * levels).sum(axis=1), 1e-9 * len(residual))
-    effects: Floats = (levels[:, 1:] - levels[:, :1]) / np.sqrt(unexplained)[:, None]
-    return effects
+def _sizes(series: Series, signs: Floats) -> Floats:
+    """|mean| over its standard error within strata, in each deal of the signs."""
+    return Exchanged.of(series, signs, studentised=True).sizes(0.0)

@@ -1,6 +1,6 @@
-"""From a test to an estimate and an interval: where a score vanishes, and which effects a test does not reject.
+"""From a test to an interval: which effects the test does not reject.
 
-Both searches go left and right at once, so that exchanging the two arms mirrors every step and the result with it.
+The search goes left and right at once, so that exchanging the two arms mirrors every step and the result with it.
 """
 
 import math
@@ -14,30 +14,7 @@ Function = Callable[[Floats], Floats]  # of candidate effects, shape (m,)
 
 FARTHEST = 50.0  # on the log scale
 SHORTEST = 1e-9
-ROOT_WIDTH = 1e-10
-FLAT = 1e-9  # a summed score this small is 0
 INTERVAL_WIDTH = 1e-3  # in half-widths
-
-
-def estimate(scores: Function, contrasts: Floats) -> float:
-    """The effect at which the summed score is 0; the middle, where it is 0 over a range.
-
-    Args:
-        scores: (R, m) scores of the rounds for m effects, falling with the effect on the whole.
-        contrasts: (R,) raw differences of the rounds, to start from.
-    """
-    middle = float(np.median(contrasts))
-    reach = max(float(np.abs(contrasts - middle).max()), SHORTEST)
-
-    def slack(effects: Floats) -> Floats:
-        """Above 0 where the score is not above 0 (first) and not below 0 (second)."""
-        total = scores(effects).sum(axis=0)
-        return np.array([FLAT - total[0], total[1] + FLAT])
-
-    outside = _first_outside(slack, np.array([middle, middle]), reach)
-    if not np.isfinite(outside).all():
-        return middle
-    return float(_narrow(slack, outside[::-1].copy(), outside, ROOT_WIDTH).mean())
 
 
 def interval(p: Function, *, root: float, p_of_none: float, alpha: float, reach: float) -> tuple[float, float]:
@@ -66,16 +43,6 @@ def interval(p: Function, *, root: float, p_of_none: float, alpha: float, reach:
     bounded = np.isfinite(outside)
     ends = _narrow(slack, inside, np.where(bounded, outside, inside), reach * INTERVAL_WIDTH)
     return (float(ends[0]) if bounded[0] else -math.inf), (float(ends[1]) if bounded[1] else math.inf)
-
-
-def half_width(scores: Function, contrasts: Floats, root: float) -> float:
-    """About two and a half standard errors, from the spread of the rounds' scores and their slope at the root."""
-    step = max(float(np.median(np.abs(contrasts - np.median(contrasts)))), SHORTEST) / 4
-    near = scores(np.array([root - step, root, root + step]))
-    left, _, right = near.sum(axis=0)
-    slope = (left - right) / (2 * step)
-    spread = float(np.sqrt((near[:, 1] ** 2).sum()))
-    return max(2.5 * spread / slope if slope > 0 else 4.0 * step, SHORTEST)
 
 
 def _first_outside(slack: Function, start: Floats, reach: float) -> Floats:

@@ -43,6 +43,53 @@ ALL = Scope()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """A scope's generations, one element a generation; a cell is a prompt's turn."""
+
+    y: Floats  # log of the metric, less the cell's level over all arms
+    trial: Integers  # the generation's place among the scope's trials
+    cell: Integers  # numbered from 0
+    weights: Floats  # of each cell: prompts weigh the same, and so do a prompt's turns
+    prompts: Words  # of each cell, the prompt's id
+
+    def shared(self, first: Integers, second: Integers, rounds: Integers) -> "SharedCells":
+        """The cells that two arms both have in a round.
+
+        Args:
+            first: the trials of one arm.
+            second: of the other.
+            rounds: each trial's round.
+        """
+        keys = rounds[self.trial] * len(self.weights) + self.cell
+        mine, other = (np.flatnonzero(np.isin(self.trial, trials)) for trials in (first, second))
+        found, left, right = np.intersect1d(keys[mine], keys[other], return_indices=True)
+        rounds_found, cell = np.divmod(found, len(self.weights))
+        present = np.bincount(cell, minlength=len(self.weights))
+        # What only one of the two has is left out for both; the prompts that remain weigh the same.
+        weights = self.weights / np.maximum(present, 1)
+        return SharedCells(
+            rounds=rounds_found.astype(np.intp),
+            cell=cell.astype(np.intp),
+            first=mine[left],
+            second=other[right],
+            weights=weights[cell],
+            missing=tuple(dict.fromkeys(str(name) for name in self.prompts[present == 0])),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedCells:
+    """What two arms have in common, one element a cell of a round, by round."""
+
+    rounds: Integers
+    cell: Integers
+    first: Integers  # the one arm's generation
+    second: Integers  # the other's
+    weights: Floats  # of the cell in the mean over all
+    missing: tuple[str, ...]  # prompts of which no round has both
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeTrials:
     """The usable trials of a scope in time order, one element a trial."""
 
@@ -50,25 +97,40 @@ class ScopeTrials:
     rounds: Integers
     labels: Words  # arms' names, and AA_LABEL for the control's second entry
     prompts: Integers | None  # what each round was about, numbered; None when all rounds hold the same prompts
-
-    def shares_rounds(self, first: str, second: str) -> bool:
-        """Whether some round holds both labels."""
-        return bool(np.isin(self.rounds[self.labels == first], self.rounds[self.labels == second]).any())
+    cells: Cells | None = None  # None: each trial is one number
 
     def pair(self, treatment: str, control: str) -> Series | None:
-        """The comparison of two labels over the rounds that hold both; None when there are none."""
+        """The comparison of two labels over what both of them have in a round; None when there is nothing.
+
+        Where one of the two lacks a generation, neither's counts in that round. What other arms lack does not matter.
+        """
         codes = np.where(self.labels == treatment, 1, np.where(self.labels == control, 0, -1))
+        y, weights = self.y, None
         in_both = np.intersect1d(self.rounds[codes == 1], self.rounds[codes == 0])
+        if self.cells is not None and len(in_both):
+            shared = self.cells.shared(np.flatnonzero(codes == 1), np.flatnonzero(codes == 0), self.rounds)
+            in_both, starts = np.unique(shared.rounds, return_index=True)
+            y, weights = self._of_shared(shared, starts) if len(in_both) else (y, None)
         if not len(in_both):
             return None
         keep = (codes < 0) | np.isin(self.rounds, in_both)
         others = pd.factorize(self.labels)[0].astype(np.intp) + 2
         return make_series(
-            self.y[keep],
+            y[keep],
             rounds=self.rounds[keep],
             arms=np.where(codes < 0, others, codes)[keep],
             prompts=None if self.prompts is None else self.prompts[keep],
+            weights=weights,
         )
+
+    def _of_shared(self, shared: SharedCells, starts: Integers) -> tuple[Floats, Floats]:
+        """The trials' values with the pair's own ones over their shared cells, and the rounds' weights."""
+        assert self.cells is not None
+        y = self.y.copy()
+        weights: Floats = np.add.reduceat(shared.weights, starts)
+        for rows in (shared.first, shared.second):
+            y[self.cells.trial[rows[starts]]] = np.add.reduceat(shared.weights * self.cells.y[rows], starts) / weights
+        return y, weights
 
 
 def measured_rows(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -158,23 +220,38 @@ class Usable:
         )
 
     def trials(self, scope: Scope) -> ScopeTrials:
-        """The scope's trials. One that lacks a generation which others of its round have is left out."""
+        """The scope's trials. Each value is a mean over the trial's generations, less their prompts' levels."""
         rows = np.flatnonzero(self.asked.within(scope))
         rounds, codes = self.rounds[rows], pd.factorize(self.labels[rows])[0]
         # Rows of a trial are neighbours in time, so trials are numbered in time order.
         starts = np.ones(len(rows), dtype=bool)
         starts[1:] = (rounds[1:] != rounds[:-1]) | (codes[1:] != codes[:-1])
-        trial = np.cumsum(starts) - 1
-        sizes = np.bincount(trial, minlength=int(starts.sum()))
-        first = rows[starts]
-        round_ = self.rounds[first]
-        whole = sizes == _largest_of_round(sizes, round_)
+        trial = (np.cumsum(starts) - 1).astype(np.intp)
+        cells = self._cells(rows, trial)
+        sizes = np.maximum(np.bincount(trial, minlength=int(starts.sum())), 1)
         prompts = self._prompt_of_round(rows)
         return ScopeTrials(
-            y=(np.bincount(trial, weights=self.y[rows], minlength=len(sizes)) / np.maximum(sizes, 1))[whole],
-            rounds=round_[whole],
-            labels=self.labels[first][whole],
-            prompts=None if prompts is None else prompts[starts][whole],
+            y=np.bincount(trial, weights=cells.y, minlength=len(sizes)) / sizes,
+            rounds=rounds[starts],
+            labels=self.labels[rows][starts],
+            prompts=None if prompts is None else prompts[starts],
+            cells=cells,
+        )
+
+    def _cells(self, rows: Integers, trial: Integers) -> Cells:
+        prompt = pd.factorize(self.prompt_id[rows])[0].astype(np.intp)
+        turn = pd.factorize(self.asked.turn[rows])[0].astype(np.intp)
+        numbers, first, cell = np.unique(
+            prompt * (turn.max(initial=0) + 1) + turn, return_index=True, return_inverse=True
+        )
+        turns = np.bincount(prompt[first], minlength=1)
+        level = _levels_of_cells(self.y[rows], trial, cell, len(numbers))
+        return Cells(
+            y=self.y[rows] - level[cell],
+            trial=trial,
+            cell=cell.astype(np.intp),
+            weights=1.0 / turns[prompt[first]],
+            prompts=self.prompt_id[rows][first],
         )
 
     def _prompt_of_round(self, rows: Integers) -> Integers | None:
@@ -186,11 +263,21 @@ class Usable:
         return codes
 
 
-def _largest_of_round(sizes: Integers, rounds: Integers) -> Integers:
-    numbers, inverse = np.unique(rounds, return_inverse=True)
-    largest = np.zeros(len(numbers), dtype=np.intp)
-    np.maximum.at(largest, inverse, sizes)
-    return largest[inverse]
+def _levels_of_cells(y: Floats, trial: Integers, cell: Integers, cells: int) -> Floats:
+    """How far each cell lies from the others, whatever the arm: by what the trials that hold all of them show.
+
+    So a trial that lacks a slow prompt is not taken for a fast one. 0 where no trial holds all, as when a round is
+    about one prompt.
+    """
+    if not len(y):
+        return np.zeros(cells)
+    whole = (np.bincount(trial) == cells)[trial]
+    if not whole.any():
+        return np.zeros(cells)
+    counts = np.bincount(cell[whole], minlength=cells)
+    level: Floats = np.bincount(cell[whole], weights=y[whole], minlength=cells) / counts
+    level -= level.mean()
+    return level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.effects import exchanges, fit_levels, make_series, p_values
+from orchestrator.effects import exchanges, make_series, p_values
 from orchestrator.schedule import minimum_rounds
 from orchestrator.statistics.drift import Setting
 from orchestrator.statistics.inversion import Floats
+from orchestrator.statistics.levels import fit_levels
 from orchestrator.statistics.observations import ScopeTrials
 from orchestrator.statistics.simulate import simulated_runs
 

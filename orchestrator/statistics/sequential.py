@@ -71,7 +71,7 @@ def sequential_effect(contrasts: Floats, *, alpha: float) -> Effect:
         spread = float(np.median(np.abs(contrasts - root)))
         reach = max(4.0 * spread / math.sqrt(len(contrasts)), 1e-6)
         low, high = interval(p, root=root, p_of_none=p_value, alpha=alpha, reach=reach)
-    return effect_from(contrasts, root=root, low=low, high=high, p_value=p_value, alpha=alpha)
+    return effect_from(contrasts, root=root, low=low, high=high, p_value=p_value, alpha=alpha, typical=root)
 
 
 def largest_wealth(contrasts: Floats, effects: Floats) -> Floats:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -13,12 +14,13 @@ from orchestrator.effects import (
     DRAWS,
     MOST_EXCHANGED,
     Effect,
+    Exchanged,
+    Series,
+    equal_weights,
     estimate_effect,
     exchanges,
     make_series,
     p_values,
-    round_scores,
-    share_as_large,
 )
 from orchestrator.schedule import draw_rounds
 
@@ -87,11 +89,71 @@ def test_other_arms_may_differ_by_prompt() -> None:
     assert effect.ci_high - effect.ci_low < 0.02
 
 
-def test_one_spike_moves_little() -> None:
+def test_one_spike_counts_in_its_own_round_alone_and_moves_no_typical_round() -> None:
     frame = make_frame(rounds=12, noise=0.003)
-    spoiled = frame.assign(value=frame["value"] / np.where(np.arange(len(frame)) == 9, 10.0, 1.0))
-    assert effect_in(spoiled).ratio == pytest.approx(1.05, rel=0.01)
-    assert effect_in(spoiled).p_value < 0.05
+    row = 9
+    factor = 10.0 if frame["arm"].iloc[row] == "a0" else 0.1
+    spoiled = frame.assign(value=frame["value"] / np.where(np.arange(len(frame)) == row, factor, 1.0))
+    effect = effect_in(spoiled)
+    assert effect.ratio == pytest.approx(1.05 * 10 ** (1 / 12), rel=0.01)
+    assert effect.ci_low < 1.05 < effect.ci_high
+    assert effect.typical == pytest.approx(1.05, rel=0.01)
+
+
+def plain_series(contrasts: npt.NDArray[np.float64], strata: list[int] | None = None) -> Series:
+    """Rounds without drift."""
+    about = np.array(strata or [0] * len(contrasts), dtype=np.intp)
+    return Series(
+        contrasts=contrasts,
+        raw=contrasts,
+        weights=equal_weights(about),
+        strata=about,
+        numbers=np.arange(len(contrasts), dtype=np.intp),
+    )
+
+
+def mixed_frame(rounds: int, ratios: list[float], *, noise: float = 0.01, seed: int = 0) -> pd.DataFrame:
+    """Rounds of one prompt each, dealt in passes; a1 is as many times as fast as a0 as the prompt's ratio says."""
+    frame = make_frame(3, rounds, effect=1.0, drift=-0.2, noise=noise, seed=seed)
+    prompt = np.concatenate([np.random.default_rng((seed, p)).permutation(len(ratios)) for p in range(rounds)])
+    prompt = prompt[frame["round"]]
+    factor = np.where(frame["arm"] == "a1", np.array(ratios)[prompt], 1.0) * 1.5**prompt
+    return frame.assign(value=frame["value"] * factor, prompt=prompt)
+
+
+MIXED = [2.0, 0.95, 0.95, 0.95, 0.95]  # geometric mean 1.103
+
+
+def test_prompts_weigh_the_same_in_a_geometric_mean() -> None:
+    truth = float(np.exp(np.log(MIXED).mean()))
+    effect = effect_in(mixed_frame(40, MIXED, noise=0.003))
+    assert effect.ratio == pytest.approx(truth, rel=0.005)
+    assert effect.typical == pytest.approx(0.95, rel=0.02)
+    assert effect.ci_low > 1.08
+    assert effect.ci_high < 1.13
+    # The prompt that gains has two rounds more than the others, and counts no more for that.
+    assert effect_in(mixed_frame(42, MIXED, noise=0.003)).ratio == pytest.approx(truth, rel=0.005)
+
+
+def test_the_interval_holds_the_mean_of_unlike_prompts() -> None:
+    truth = float(np.exp(np.log(MIXED).mean()))
+    found = [effect_in(mixed_frame(40, MIXED, seed=seed)) for seed in range(60)]
+    assert np.mean([one.ci_low <= truth <= one.ci_high for one in found]) >= 0.9
+    assert all(one.ci_low > 1 for one in found)
+
+
+def test_a_statistic_with_strata_is_the_mean_over_its_standard_error_within_them() -> None:
+    rng = np.random.default_rng(5)
+    strata = [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]
+    contrasts = rng.standard_normal(10) + 3.0 * np.array(strata)
+    series = plain_series(contrasts, strata)
+    sizes = Exchanged.of(series, exchanges(10, 0)).sizes(1.2)
+    for signs, size in list(zip(exchanges(10, 0), sizes, strict=True))[::37]:
+        flipped = (contrasts - 1.2) * signs
+        groups = [flipped[np.array(strata) == stratum] for stratum in (0, 1)]
+        mean = np.mean([group.mean() for group in groups])
+        error = math.sqrt(sum(group.var(ddof=1) / len(group) for group in groups)) / 2
+        assert size == pytest.approx(abs(mean) / error)
 
 
 @few
@@ -183,8 +245,8 @@ def test_the_fit_does_not_see_how_the_labels_are_dealt() -> None:
     arms = np.tile([0, 1, 2], 8)
     dealt = make_series(y, rounds=rounds, arms=arms)
     exchanged = make_series(y, rounds=rounds, arms=np.where(rounds == 5, np.array([1, 0, 2])[arms], arms))
-    sign = np.where(np.arange(8) == 5, -1.0, 1.0)[:, None]
-    assert round_scores(exchanged, np.zeros(1)) == pytest.approx(round_scores(dealt, np.zeros(1)) * sign)
+    sign = np.where(np.arange(8) == 5, -1.0, 1.0)
+    assert exchanged.contrasts == pytest.approx(dealt.contrasts * sign)
 
 
 def test_exchanges_hold_each_pair_of_mirrored_ways_once() -> None:
@@ -201,12 +263,12 @@ def test_of_many_rounds_neighbours_are_exchanged_together() -> None:
     rounds = 2 * MOST_EXCHANGED + 1
     signs = exchanges(rounds, 1)
     assert signs.shape == (DRAWS, MOST_EXCHANGED)
-    scores = np.random.default_rng(7).standard_normal((rounds, 1)) + 0.05
+    contrasts = np.random.default_rng(7).standard_normal(rounds) + 0.05
     of_round = (
         np.searchsorted(np.arange(MOST_EXCHANGED) * rounds // MOST_EXCHANGED, np.arange(rounds), side="right") - 1
     )
-    sums = np.abs(signs[:, of_round] @ scores[:, 0])
-    assert share_as_large(scores, signs)[0] == np.mean(sums >= sums[0] - 1e-9)
+    sums = np.abs(signs[:, of_round] @ contrasts)
+    assert p_values(plain_series(contrasts), np.zeros(1), signs)[0] == np.mean(sums >= sums[0] - 1e-9)
 
 
 def test_many_rounds_see_what_few_cannot_and_invent_nothing() -> None:
