@@ -40,8 +40,10 @@ def test_every_key_is_explained() -> None:
 def test_every_code_of_a_contradiction_is_explained() -> None:
     explained = {name for row in rows("## Contradictions") for name in coded(row[0])}
     (measures,) = (ROOT / "orchestrator").rglob("measures.py")
-    source = measures.read_text() + (ROOT / "workers" / "engines" / "server_common.py").read_text()
-    assert set(re.findall(r'(?:found|flags)\.append\("(\w+)"\)', source)) | {"no_done"} == explained
+    sources = (measures, ROOT / "workers" / "engines" / "server_common.py", ROOT / "workers" / "counts.py")
+    source = "".join(path.read_text() for path in sources)
+    told = re.findall(r'(?:(?:found|flags)\.append\(|^ +yield )"(\w+)"', source, flags=re.MULTILINE)
+    assert {*told, "no_done"} == explained
 
 
 def test_the_example_plans_and_its_sign_is_read(tmp_path: Path) -> None:

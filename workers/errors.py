@@ -31,6 +31,7 @@ class FaultKind(StrEnum):
     generation_failed = "generation_failed"
     probe_failed = "probe_failed"  # after the last round; no trial is lost by it
     zero_tokens = "zero_tokens"  # answered without one token
+    impossible_count = "impossible_count"  # stated a count that contradicts the request, the text or another count
     out_of_memory = "out_of_memory"
     gpu_timeout = "gpu_timeout"  # one command buffer ran too long
     gpu_interactivity = "gpu_interactivity"  # stopped because it held up the screen

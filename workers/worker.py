@@ -16,6 +16,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Self
 
+from workers.counts import Counts, require_possible
 from workers.engines.base import Engine, TurnRequest, TurnResult
 from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify
 from workers.masking import KNOWN
@@ -271,6 +272,8 @@ class Worker:
         stopwatch.time(engine.answer)
         cpu_s = time.process_time() - cpu_before_s
         result = engine.finish()
+        if result.completion_tokens is None:  # else a server's, whose engine has held more against each other by now
+            require_possible(_counts(result, max_tokens=request.max_tokens))
         engine.settle()
         return Generation(
             request_id=request.request_id,
@@ -347,6 +350,19 @@ def engine_class(target: str) -> type[Engine]:
     if not (isinstance(found, type) and issubclass(found, Engine)):
         raise EngineError(FaultKind.unsupported_setting, f"{target!r} is no engine")
     return found
+
+
+def _counts(result: TurnResult, *, max_tokens: int) -> Counts:
+    first = result.evidence[0] if result.evidence else None  # of the way of decoding
+    return Counts(
+        max_tokens=max_tokens,
+        prompt=result.prompt_tokens,
+        cached=result.cached_tokens,
+        completion=result.tokens,
+        drafted=None if first is None else first.drafted,
+        accepted=None if first is None else first.accepted,
+        drafted_per_step=max((step[0] for step in result.steps or ()), default=None),
+    )
 
 
 def _stamps_us(stopwatch: Stopwatch, result: TurnResult) -> list[int]:

@@ -100,8 +100,10 @@ def _uncached(generation: Generation) -> int | None:
 
 
 def _speculation_counts(generation: Generation) -> tuple[int | None, int | None, int | None]:
+    """Drafted, accepted, committed: by the verify steps, or as a server states the first two of the whole answer."""
     if generation.steps is None:
-        return None, None, None
+        stated = next((sign for sign in generation.evidence[:1] if sign.drafted is not None), None)
+        return (None, None, None) if stated is None else (stated.drafted, stated.accepted, None)
     drafted, accepted, committed = (sum(step[column] for step in generation.steps) for column in range(3))
     return drafted, accepted, committed
 

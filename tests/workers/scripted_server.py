@@ -32,7 +32,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-WORDS = ["A", " linked", " list", " is", " a", " chain", " of", " nodes", " and", " so", " on", "."]
+WORDS = list("A list of no")  # each a token of the tests' checkpoints, which have one for each byte
 TOKEN_S = 0.002
 
 
@@ -159,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
         # DFlash says "stop" at the limit too.
         reason = "stop" if self.state.mechanism == "dflash" else "length"
         self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-        prompt = 20 + sum(len(message["content"].split()) for message in body["messages"])
+        prompt = 20 + sum(len(message["content"]) for message in body["messages"])
         usage = {"prompt_tokens": prompt, "completion_tokens": tokens, "prompt_tokens_details": None}
         self.event({"choices": [], "usage": usage | {"time_to_first_token": 0.01}})
         self.chunk(b"data: [DONE]\n\n")

@@ -28,7 +28,7 @@ class Script:
 
     text: tuple[str, ...] = ("One", " two", " three")
     usage: Mapping[str, Any] | None = field(
-        default_factory=lambda: {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
+        default_factory=lambda: {"prompt_tokens": 60, "completion_tokens": 3, "total_tokens": 63}
     )
     extra: Mapping[str, Any] = field(default_factory=dict)  # of the last chunk
     models: tuple[str, ...] = ("the-model",)
@@ -104,7 +104,7 @@ def test_what_it_answers_is_taken_and_what_it_does_not_say_is_unknown(url: str) 
     info = attached.load()
     (only,) = converse(attached, FIRST)
     assert only.result.text == "One two three"
-    assert (only.result.tokens, only.result.prompt_tokens, only.result.cached_tokens) == (3, 12, None)
+    assert (only.result.tokens, only.result.prompt_tokens, only.result.cached_tokens) == (3, 60, None)
     assert len(only.stamps_us) == 3
     assert only.result.token_ids == ()
     assert "is unknown" in info.notes[0]
@@ -151,9 +151,9 @@ def test_evidence_in_the_answer(url: str, script: Script) -> None:
 
 def test_evidence_as_the_difference_of_metrics(url: str, script: Script) -> None:
     attached = loaded(url, mechanism="draft_model", preset="vllm")
-    script.metrics_step = 40
+    script.metrics_step = 4
     (only,) = converse(attached, FIRST)
-    assert (only.evidence.engaged, only.evidence.drafted, only.evidence.accepted) == (True, 40, 20)
+    assert (only.evidence.engaged, only.evidence.drafted, only.evidence.accepted) == (True, 4, 2)
     script.metrics_step = 0
     (only,) = converse(attached, FIRST)
     assert only.evidence.engaged is False
@@ -221,7 +221,7 @@ def test_a_prompt_that_the_server_counts_differently_is_flagged(url: str, tmp_pa
 
 def test_a_cache_that_knew_the_prompt_before_the_conversation_is_flagged(url: str, script: Script) -> None:
     assert script.usage is not None
-    script.usage = {**script.usage, "prompt_tokens_details": {"cached_tokens": 11}}
+    script.usage = {**script.usage, "prompt_tokens_details": {"cached_tokens": 55}}
     first, second = converse(loaded(url), FIRST, SECOND)
     assert first.result.flags == ["cached_before_conversation"]
     assert second.result.flags == []

@@ -17,6 +17,7 @@ from typing import Any
 
 from workers.catalogue.match import Seen, copies, decided, explain, figures, judge_request, parse_prometheus
 from workers.catalogue.signs import CatalogueError, Preset, load
+from workers.counts import Counts, Written, require_possible, stated_count, unlikely
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
 from workers.engines.mlx_common import Sampling
 from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify_text
@@ -87,6 +88,7 @@ class ServerEngine(Engine):
     mechanism: str | None = None  # what was requested; None: plain decoding
     model = ""  # the model's name in requests
     server_version: str | None = None
+    drafted_per_step: int | None = None  # known once the engine is loaded; None: plain decoding, or unknown
 
     # ---- the contract ----
 
@@ -94,13 +96,15 @@ class ServerEngine(Engine):
         self._sampling = parse_settings(Sampling, self.sampling, engine="server sampling")
         self._preset: Preset = load("none")
         try:
-            return self._open()
+            info = self._open()
         except BaseException as error:
             try:
                 self.close()  # whatever was started must not outlive a load that failed
             except EngineError as second:
                 error.add_note(str(second))
             raise
+        self.drafted_per_step = info.drafted_per_step
+        return info
 
     def start_conversation(self) -> None:
         self._turn = None
@@ -134,12 +138,16 @@ class ServerEngine(Engine):
         if answer.refusal:
             flags.append("refused")
         tokens = self._completion_tokens(answer, flags)
-        counts, how = apportion(answer.pieces, tokens)
-        if how == APPORTIONED:
-            flags.append("stamps_apportioned")
         prompt_tokens = self._prompt_tokens(turn, flags)
         own = dict(figures(self._preset, seen))
         cached_tokens = self._cached_tokens(answer, own)
+        signs = self._signs(seen)
+        counts = self._counts(turn, tokens, prompt_tokens, cached_tokens, signs[0])
+        require_possible(counts)  # before anything is made of so many tokens
+        flags += unlikely(counts)
+        tokens_per_stamp, how = apportion(answer.pieces, tokens)
+        if how == APPORTIONED:
+            flags.append("stamps_apportioned")
         if turn.request.turn == 0 and cached_tokens and cached_tokens > _FRESH_SHARE * prompt_tokens:
             flags.append("cached_before_conversation")
         return TurnResult(
@@ -150,11 +158,11 @@ class ServerEngine(Engine):
             prompt_tokens=prompt_tokens,
             cached_tokens=cached_tokens,
             prompt_sha256=_prompt_sha256(turn.prompt_ids, turn.request.messages),
-            evidence=self._signs(seen),
-            tokens_per_stamp=counts,
+            evidence=signs,
+            tokens_per_stamp=tokens_per_stamp,
             stamps_of="chunk",
-            engine_prefill_tps=own.get("prefill_tps"),
-            engine_decode_tps=own.get("decode_tps") if tokens > 1 else None,
+            engine_prefill_tps=_rate(own.get("prefill_tps")),
+            engine_decode_tps=_rate(own.get("decode_tps")) if tokens > 1 else None,
             first_byte_us=turn.reply.since_start_us(turn.reply.first_byte_ns),
             first_visible_us=turn.reply.since_start_us(turn.reply.first_visible_ns),
             flags=flags,
@@ -282,28 +290,33 @@ class ServerEngine(Engine):
     # ---- the answer ----
 
     def _completion_tokens(self, answer: Answer, flags: list[str]) -> int:
-        stated = answer.usage.get("completion_tokens")
-        if isinstance(stated, int):
+        stated = stated_count(answer.usage, "completion_tokens")
+        if stated is not None:
             if stated == 0 or not answer.pieces:
                 raise EngineError(FaultKind.zero_tokens, f"the server answered with {stated} tokens by its usage")
             return stated
-        if self._tokenizer is None:
+        counted = self._recounted(answer)
+        if counted is None:
             raise EngineError(
                 FaultKind.generation_failed,
                 "the server states no usage, and chunks are no tokens",
                 remedy="set engine.tokenizer to the model's folder, or let the server send usage",
             )
         flags.append("tokens_by_tokenizer")
-        text = answer.reasoning + answer.text
-        counted = len(self._tokenizer.encode(text, add_special_tokens=False))
         if not counted:
             raise EngineError(FaultKind.zero_tokens, "the server answered without one token")
         return counted
 
+    def _recounted(self, answer: Answer) -> int | None:
+        """The answer's tokens by the model's tokenizer; None: there is none here."""
+        if self._tokenizer is None:
+            return None
+        return len(self._tokenizer.encode("".join(answer.written), add_special_tokens=False))
+
     def _prompt_tokens(self, turn: Turn, flags: list[str]) -> int:
-        stated = turn.reply.answer.usage.get("prompt_tokens")
+        stated = stated_count(turn.reply.answer.usage, "prompt_tokens")
         own = None if turn.prompt_ids is None else len(turn.prompt_ids)
-        if not isinstance(stated, int):
+        if stated is None:
             if own is None:
                 raise EngineError(
                     FaultKind.generation_failed,
@@ -317,11 +330,36 @@ class ServerEngine(Engine):
 
     def _cached_tokens(self, answer: Answer, own: Mapping[str, float]) -> int | None:
         """None: the server does not say, which is not 0."""
-        details = answer.usage.get("prompt_tokens_details")
-        stated = details.get("cached_tokens") if isinstance(details, Mapping) else None
-        if isinstance(stated, int):
-            return stated
-        return int(own["cached_tokens"]) if "cached_tokens" in own else None
+        stated = stated_count(answer.usage.get("prompt_tokens_details"), "cached_tokens")
+        if stated is None and "cached_tokens" in own:
+            return int(own["cached_tokens"])
+        return stated
+
+    def _counts(self, turn: Turn, tokens: int, prompt: int, cached: int | None, evidence: Evidence) -> Counts:
+        answer, usage = turn.reply.answer, turn.reply.answer.usage
+        reasoning = stated_count(usage.get("completion_tokens_details"), "reasoning_tokens")
+        stated = usage.get("completion_tokens") is not None
+        broken = "\ufffd" in "".join(answer.written)  # bytes that were no character: their tokens cannot be recounted
+        return Counts(
+            max_tokens=turn.request.max_tokens,
+            prompt=prompt,
+            cached=cached,
+            completion=tokens if stated else None,
+            reasoning=reasoning,
+            total=stated_count(usage, "total_tokens"),
+            others=_other_counts(answer.response),
+            drafted=evidence.drafted,
+            accepted=evidence.accepted,
+            drafted_per_step=self.drafted_per_step,
+            ignores_end=self._sampling.ignore_eos,
+            sent=Written.of([message["content"] for message in turn.request.messages]),
+            asked=Written.of([each["content"] for each in turn.request.messages if each["role"] != "assistant"]),
+            answered=Written.of(answer.written),
+            hidden=bool(reasoning) and not answer.reasoning,
+            chunks=sum(size > 0 for size in answer.pieces),
+            own_prompt=None if turn.prompt_ids is None else len(turn.prompt_ids),
+            own_completion=None if broken else self._recounted(answer),
+        )
 
     # ---- the evidence ----
 
@@ -382,6 +420,21 @@ class ServerEngine(Engine):
             if decided(self._preset, seen, mechanism=self.mechanism) or time.monotonic() >= deadline:
                 return seen
             time.sleep(_POLL_S)
+
+
+def _rate(stated: float | None) -> float | None:
+    """A server's own rate; what is no rate is none."""
+    return stated if stated is not None and stated > 0 else None
+
+
+def _other_counts(response: Mapping[str, Any]) -> dict[str, int]:
+    """What else of the chunks tells the completion's tokens: llama.cpp's timings, Ollama's own field."""
+    timings = response.get("timings")
+    found = {
+        "timings.predicted_n": stated_count(timings, "predicted_n"),
+        "eval_count": stated_count(response, "eval_count"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def load_preset(name: str) -> Preset:

@@ -66,9 +66,9 @@ class Answer:
         return self.finish_reason is not None
 
     @property
-    def size_bytes(self) -> int:
-        """Of everything that was written, in UTF-8."""
-        return sum(len(well_formed(part).encode()) for part in (self.text, self.reasoning, self.calls))
+    def written(self) -> tuple[str, str, str]:
+        """Everything that was written: text, reasoning, calls."""
+        return self.text, self.reasoning, self.calls
 
     @property
     def usage(self) -> Mapping[str, Any]:
