@@ -60,8 +60,14 @@ def set_up_for_migration(engine: Engine) -> None:
     _set_up(engine, "foreign_keys=OFF", "legacy_alter_table=ON")
 
 
-def connect_readonly(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
-    """A plain connection that cannot change the file. `any_thread`: the caller sees to it that one at a time uses it.
+def connect_readonly(
+    path: Path, *, any_thread: bool = False, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
+    """A plain connection that cannot change the file.
+
+    Args:
+        any_thread: the caller sees to it that one at a time uses it.
+        factory: the connection's class.
 
     Raises:
         sqlite3.OperationalError: nothing to open there.
@@ -72,6 +78,7 @@ def connect_readonly(path: Path, *, any_thread: bool = False) -> sqlite3.Connect
         timeout=BUSY_TIMEOUT_S,
         isolation_level=None,
         check_same_thread=not any_thread,
+        factory=factory,
     )
     connection.execute("PRAGMA query_only=ON")
     return connection

@@ -1,8 +1,10 @@
 """Runs the explorer in this process, on a loopback socket of its own, until Ctrl-C."""
 
 import importlib
+import os
 import socket
 import sqlite3
+import sys
 import webbrowser
 from collections.abc import Callable
 from contextlib import closing
@@ -16,12 +18,14 @@ from db.run_names import RUNS_SQL, choose_run
 from db.stored_queries import StoredQuery, stored_queries
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.explore.guard import Guard
+from orchestrator.explore.limits import TIME_LIMIT_MS, WATCH, LimitedConnection, limit
+from orchestrator.explore.nonces import Nonces
 from orchestrator.explore.site import NAME, STATIC, Site, metadata
 
 HOST = "127.0.0.1"
 PORT = 8341
 _SETTINGS = {
-    "sql_time_limit_ms": 20_000,  # the user's own machine: a slow question may take its time
+    "sql_time_limit_ms": TIME_LIMIT_MS,  # `interlace query` has no limit
     "facet_time_limit_ms": 300,
     "suggest_facets": False,  # looks at every column of every view, one by one
     "allow_download": False,  # copies the file without its log: `interlace db backup` does it right
@@ -67,7 +71,19 @@ def explore(url: str, path: Path, *, port: int | None, open_browser: bool, say: 
         say(f"{address}  read-only, this machine only; Ctrl-C ends it")
         if open_browser:
             webbrowser.open(address)  # the socket listens: an early request waits
+        WATCH.keep(partial(_start_anew, url, found.getsockname()[1]))
         _serve(application, found)
+        WATCH.ended.set()
+    if WATCH.running:
+        os._exit(0)  # a query that nothing stops would hold the end up
+
+
+def _start_anew(url: str, port: int, why: str) -> None:
+    """Replace this process by another one on the same port; answers in the making are lost."""
+    sys.stderr.write(f"interlace: {why}; the explorer starts anew\n")
+    sys.stderr.flush()
+    again = ["explore", "--db", url, "--port", str(port), "--no-browser"]
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "orchestrator", *again])
 
 
 def build(queries: tuple[StoredQuery, ...], path: Path) -> Guard:
@@ -97,6 +113,7 @@ def build(queries: tuple[StoredQuery, ...], path: Path) -> Guard:
     )
     for name in [name for name in datasette.databases if name != "_internal"]:
         datasette.remove_database(name)  # it opens an empty one where it is given no file
+    datasette.jinja_env.add_extension(Nonces)
     if not plugins.is_registered(cells):
         plugins.register(cells)
     database = Database(datasette, path=str(path), is_mutable=True)  # a run may be writing: never `immutable`
@@ -113,7 +130,9 @@ def _reader(path: Path) -> Callable[..., sqlite3.Connection]:
     def connect(*, write: bool = False) -> sqlite3.Connection:
         if write:
             raise PermissionError(f"{path}: the explorer only reads")
-        return connect_readonly(path, any_thread=True)
+        connection = connect_readonly(path, any_thread=True, factory=LimitedConnection)
+        limit(connection)
+        return connection
 
     return connect
 
@@ -134,7 +153,14 @@ def _run_id(path: Path, name: str) -> str | None:
 def _serve(application: Guard, found: socket.socket) -> None:
     import uvicorn
 
-    config = uvicorn.Config(application, log_level="warning", lifespan="on", access_log=False)
+    config = uvicorn.Config(
+        application,
+        log_level="warning",
+        lifespan="on",
+        access_log=False,
+        limit_concurrency=64,
+        timeout_graceful_shutdown=3,
+    )
     try:
         uvicorn.Server(config).run(sockets=[found])
     except KeyboardInterrupt:

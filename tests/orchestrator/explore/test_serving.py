@@ -167,6 +167,51 @@ def test_nothing_can_be_written(sql: str, explored: Explored) -> None:
     assert explored.get("/interlace.json?sql=SELECT+count(*)+AS+n+FROM+run&_shape=array").json() == [{"n": 3}]
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT length(hex(zeroblob(300000000)))",
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000) SELECT randomblob(4000000) FROM c",
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c",
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT length(group_concat(x)) FROM c",
+        "SELECT json_group_array(printf('%.*c', 100000, 'a')) FROM generation a, generation b, generation c",
+    ],
+)
+@pytest.mark.parametrize("form", ["", ".json"])
+def test_a_question_without_an_end_takes_little_and_holds_nobody_up(sql: str, form: str, explored: Explored) -> None:
+    answer = explored.explorer.client.get(f"/interlace{form}", params={"sql": sql})
+    assert answer.status_code == 400
+    assert psutil.Process(explored.explorer.process.pid).memory_info().rss < 600_000_000
+    assert explored.get("/interlace.json?sql=SELECT+1+AS+n&_shape=array").json() == [{"n": 1}]
+
+
+def test_no_other_page_can_ask(explored: Explored) -> None:
+    for header in ({"sec-fetch-site": "cross-site"}, {"origin": "https://elsewhere.example"}):
+        answer = explored.explorer.client.get("/interlace.json?sql=SELECT+1", headers=header)
+        assert answer.status_code == 403
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_a_page_runs_and_styles_only_what_its_templates_hold(explored: Explored) -> None:
+    for path in (
+        "/",
+        "/interlace/trial_flat",
+        "/interlace/verdicts",
+        "/interlace?sql=SELECT+1",
+        "/interlace/run",
+        "/x",
+    ):
+        page = explored.get(path)
+        policy = page.headers["content-security-policy"]
+        assert "unsafe" not in policy
+        tags = re.findall(r"<(?:script|style)\b[^>]*>", page.text)
+        (nonce,) = set(re.findall(r"'nonce-([\w-]+)'", policy))
+        if page.status_code == 200:
+            assert tags, path
+            assert all(f'nonce="{nonce}"' in tag for tag in tags), path
+        assert not re.search(r"<[^>]+\s(?:style|on\w+)=", page.text), path
+
+
 def test_it_listens_on_the_loopback_address_alone(explored: Explored) -> None:
     connections = psutil.Process(explored.explorer.process.pid).net_connections(kind="inet")
     listening = [each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN]
