@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from db.errors import LocationError, NetworkDiskError
-from files.private import create_private, make_private_folder, tighten
+from workers.files.private import create_private, make_private_folder, tighten
 
 ENVIRONMENT_VARIABLE = "INTERLACE_DB"
 _PREFIX = "sqlite:///"

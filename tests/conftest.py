@@ -13,6 +13,7 @@ import pytest
 
 import db.session
 from db.migrate import Version, current, upgrade
+from workers.files.private import make_private_folder
 from workers.masking import KNOWN
 
 pytest.register_assert_rewrite("tests.workers.engine_contract")
@@ -35,7 +36,7 @@ def fresh_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iter
         path = current(url).path
         if path.exists():
             return upgrade(url)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         shutil.copy(template, path)
         return current(url)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from files.private import make_private_folder, open_private
 from workers.dummies import DEFAULT_GROUP_SIZE, SHAPES
 from workers.errors import EngineError, FaultKind
+from workers.files.private import make_private_folder, open_private
 from workers.model_files import digest_of, read_header, read_json, require_tokenizer, tensor_table, weight_files
 
 _DTYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from files.private import make_private_folder, open_private
 from workers.channel import ChannelClosed, LineChannel
 from workers.family import Family
+from workers.files.private import make_private_folder, open_private
 from workers.holding import held_bytes
 from workers.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark, port_of
 from workers.masking import KNOWN, NAMES_VARIABLE

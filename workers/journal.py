@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil
 
-from files.private import make_private_folder, open_private
-from files.writing import write_file
+from workers.files.private import make_private_folder, open_private
+from workers.files.writing import write_file
 from workers.identity import is_living, of_another_boot, started_s, this_boot
 from workers.processes import PROCESS_FAULTS
 

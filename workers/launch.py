@@ -2,9 +2,8 @@
 another environment's interpreter.
 
 The other environment needs the engine's packages and nothing of ours. The folder that holds `workers` is not put on its
-search path: of an installed interlace that is our site-packages, with another MLX in it. Only this package, and the one
-that it writes files with, are made known, in place. `-I` keeps this environment's own PYTHONPATH and the user's
-packages out as well.
+search path: of an installed interlace that is our site-packages, with another MLX in it. Only this one package is made
+known, in place. `-I` keeps this environment's own PYTHONPATH and the user's packages out as well.
 """
 
 import importlib.util
@@ -21,8 +20,7 @@ def main() -> None:
         found = ".".join(map(str, sys.version_info[:3]))
         needed = ".".join(map(str, NEEDED))
         sys.exit(f"{sys.executable} is Python {found}, a worker needs {needed} or newer; change engine.python")
-    for folder in (Path(__file__).absolute().parent, Path(__file__).absolute().parent.parent / "files"):
-        _make_known(folder)
+    _make_known(Path(__file__).absolute().parent)
     module = "workers"
     if sys.argv[1:2] == ["--module"]:
         module = sys.argv[2]

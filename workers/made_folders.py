@@ -9,9 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from files.private import make_private_folder
-from files.writing import sync_folder, unfinished_folder
 from workers.errors import EngineError, FaultKind
+from workers.files.private import make_private_folder
+from workers.files.writing import sync_folder, unfinished_folder
 
 MANIFEST = "interlace.json"  # in every folder made: what it was made of, and its files' digests
 

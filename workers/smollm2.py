@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from files.private import make_private_folder
-from files.writing import replacing, unfinished_folder
 from workers import gguf
 from workers.checkpoints import cache_dir, checkpoints_dir, exclusive
 from workers.errors import EngineError, FaultKind
+from workers.files.private import make_private_folder
+from workers.files.writing import replacing, unfinished_folder
 from workers.made_folders import is_intact, sha256_of_file
 
 Progress = Callable[[str], None]  # one line of text a step

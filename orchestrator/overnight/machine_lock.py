@@ -13,8 +13,8 @@ from pathlib import Path
 
 import platformdirs
 
-from files.private import make_private_folder, open_private
 from orchestrator.errors import HeldError, RefusedError
+from workers.files.private import make_private_folder, open_private
 from workers.identity import Lease, current_lease, holds
 
 ENVIRONMENT_VARIABLE = "INTERLACE_STATE"

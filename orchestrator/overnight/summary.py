@@ -8,9 +8,9 @@ from itertools import count
 from pathlib import Path
 
 from db.escaping import in_markdown
-from files.private import make_private_folder
-from files.writing import create_file
 from orchestrator.overnight.night import Ended
+from workers.files.private import make_private_folder
+from workers.files.writing import create_file
 
 FOLDER = "nights"
 

@@ -13,7 +13,6 @@ from types import FrameType
 
 from db.errors import StorageError
 from db.escaping import shown_line
-from files.private import make_private_folder
 from orchestrator.errors import HeldError, IncompleteError, InputError, RefusedError
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
@@ -35,6 +34,7 @@ from orchestrator.running.runner import AfterRounds, Runner
 from orchestrator.running.stored import Stored, log_folder, stored_trials
 from orchestrator.running.watching import watched
 from orchestrator.schedule import ScheduledTrial, build_schedule
+from workers.files.private import make_private_folder
 from workers.host import read_host
 from workers.identity import current_lease
 from workers.settling import wait_until_settled

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from files.private import tighten
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
+from workers.files.private import tighten
 from workers.orphans import Orphan, Suspect, end_orphans, find_leftovers
 from workers.telemetry import Reading
 

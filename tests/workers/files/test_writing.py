@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from files import private, writing
-from files.private import UnsafeTargetError, make_private_folder, open_private, refuse_unsafe, tighten
-from files.writing import copy_into, create_file, replacing, unfinished_folder, write_file
+from workers.files import private, writing
+from workers.files.private import UnsafeTargetError, make_private_folder, open_private, refuse_unsafe, tighten
+from workers.files.writing import copy_into, create_file, replacing, unfinished_folder, write_file
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from files.private import FILE_MODE, FOLDER_MODE, refuse_unsafe
+from workers.files.private import FILE_MODE, FOLDER_MODE, refuse_unsafe
 
 _SUFFIX, _NAME_BYTES = ".unfinished", 8
 _STEM_LENGTH = 50  # a name may have 255 bytes, and a letter may take four
