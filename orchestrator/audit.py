@@ -25,6 +25,7 @@ import pandas as pd
 
 from orchestrator.effects import Effect, Series, effect_of
 from orchestrator.schedule import AA_LABEL, minimum_rounds
+from orchestrator.statistics.bounds import limited, worst_cases
 from orchestrator.statistics.carry_over import CarryOver, carry_over
 from orchestrator.statistics.comparability import Asked, Differences, DifferenceTable, EvidenceTable, Reason, Scope
 from orchestrator.statistics.directions import best_everywhere, parts_of, split_where_parts_disagree
@@ -32,6 +33,7 @@ from orchestrator.statistics.family import adjusted, best_arms, family_p_values,
 from orchestrator.statistics.findings import AaFloor, AuditResult, BestSet, Comparison, Included, summarise
 from orchestrator.statistics.heat import carry_over_reason, hides_a_difference, may_be_heat
 from orchestrator.statistics.lags import LagModel, Placed, Ran
+from orchestrator.statistics.losses import PairLosses, Trials, loss_notes, pair_losses
 from orchestrator.statistics.observations import (
     ALL,
     LOWER_IS_FASTER,
@@ -39,6 +41,7 @@ from orchestrator.statistics.observations import (
     Usable,
     arm_summaries,
     arms_in_order,
+    first_attempts,
     measured_rows,
     scopes_of,
 )
@@ -74,6 +77,8 @@ class _Run:
     differences: DifferenceTable
     carry_over: CarryOver | None
     ran: Ran
+    losses: Mapping[str, PairLosses]  # by treatment; empty where none was lost
+    loss_notes: tuple[Reason, ...]
     notes: Mapping[str, tuple[Reason, ...]]  # by arm: trials left out, and those that count although they ran early
     replays: tuple[Reason, ...]
     drift: float | None  # between the control runs at both ends
@@ -132,7 +137,7 @@ def audit(
     never_ran = [arm for arm in arms if arm not in ran]
     if control not in (*ran, *never_ran):
         raise ValueError(f"control {control!r}: no such arm in the run; it has {ran}")
-    usable, order_run = Usable.read(measured), Ran.read(trials)
+    usable, order_run, lost = Usable.read(measured), Ran.read(trials), Trials.read(trials)
     drift, drift_reason = run_drift(trials, control=control, metric=metric)
     run = _Run(
         control=control,
@@ -147,13 +152,15 @@ def audit(
         differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
         carry_over=carry_over(usable.trials(ALL), control=control, seed=seed, ran=order_run),
         ran=order_run,
+        losses=_losses(lost, [arm for arm in ran if arm != control], control, seed),
+        loss_notes=loss_notes(lost, [*ran, AA_LABEL] if AA_LABEL in set(lost.labels) else ran),
         notes={arm: (*_left_out(measured, arm), *_hot_starts(measured, arm)) for arm in (*ran, *never_ran)},
         replays=_replays(trials),
         drift=drift,
         drift_reason=drift_reason,
     )
     scoped = [_scoped(usable, scope, run) for scope in scopes_of(measured)]
-    pairs = list(zip(scoped, _with_excluded(measured, run, scoped), strict=True))
+    pairs = list(zip(scoped, _included_scopes(trials, run, scoped), strict=True))
     comparisons = tuple(
         _compare(run, one, with_excluded, treatment)
         for treatment in (*run.treatments, *run.never_ran)
@@ -218,12 +225,25 @@ def _result(
     )
 
 
-def _with_excluded(measured: pd.DataFrame, run: _Run, scoped: Sequence[_Scoped]) -> Sequence[_Scoped | None]:
-    """Each scope with the excluded trials as well; None when none was excluded."""
-    if not (measured["y"].notna() & ~measured["usable"]).any():
+def _losses(lost: Trials, treatments: Sequence[str], control: str, seed: int) -> Mapping[str, PairLosses]:
+    if not lost.lost.any() and not lost.unexplained:
+        return {}
+    return {arm: pair_losses(lost, arm, control, seed=seed) for arm in treatments}
+
+
+def _included_scopes(trials: pd.DataFrame, run: _Run, scoped: Sequence[_Scoped]) -> Sequence[_Scoped | None]:
+    """Each scope with the first attempts, excluded trials too; None when nothing was replayed, excluded or lost."""
+    if not run.losses and not _replayed(trials):
         return [None] * len(scoped)
-    everything = Usable.read(measured, include_excluded=True)
-    return [_scoped(everything, one.scope, run) for one in scoped]
+    everything = Usable.read(first_attempts(trials, run.metric), include_excluded=True)
+    return [_scoped(everything, one.scope, run, main=False) for one in scoped]
+
+
+def _replayed(trials: pd.DataFrame) -> bool:
+    if "attempt" not in trials.columns:
+        return False
+    rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
+    return bool((rows["attempt"] > 0).fillna(value=False).any())
 
 
 def run_drift(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[float | None, str | None]:
@@ -247,7 +267,7 @@ def run_drift(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[float
     return float(np.exp(np.log(ratio).mean()) - 1.0), None
 
 
-def _scoped(usable: Usable, scope: Scope, run: _Run) -> _Scoped:
+def _scoped(usable: Usable, scope: Scope, run: _Run, *, main: bool = True) -> _Scoped:
     used = usable.trials(scope)
     series = {label: used.pair(label, run.control) for label in (AA_LABEL, *run.treatments, *run.never_ran)}
     effects = {label: None if one is None else _effect(one, run) for label, one in series.items()}
@@ -257,7 +277,8 @@ def _scoped(usable: Usable, scope: Scope, run: _Run) -> _Scoped:
     elif len(run.treatments) > 1:
         compared = {arm: one for arm in run.treatments if (one := series[arm]) is not None}
         family = step_down(compared, alpha=run.alpha, seed=run.seed)
-    return _Scoped(scope=scope, used=used, series=series, effects=effects, family=family, lags=_lags(used, run))
+    lags = _lags(used, run) if main else None
+    return _Scoped(scope=scope, used=used, series=series, effects=effects, family=family, lags=lags)
 
 
 def _lags(used: ScopeTrials, run: _Run) -> LagModel | None:
@@ -317,13 +338,20 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
     scope, effect, floor = one.scope, one.effects[treatment], one.effects[AA_LABEL]
     ran = run.evidence.engagement(treatment, scope)
     control_ran = run.evidence.engagement(run.control, scope)
-    verdict, reasons = decide(_case(run, one, treatment))
+    verdict, reasons = decide(_case(run, one, treatment, included=included))
     if verdict == "underpowered" and effect is None:
         reasons = (Reason(code="too_few_rounds", text="no complete round yet"),)
     notes = (*_differences(run, one, treatment).harmless, *ran.notes, *control_ran.notes)
     notes = (*notes, *_carry_over_note(run, reasons))
     if scope == ALL:
-        notes = (_drift_note(run), *run.replays, *notes, *run.notes[treatment], *run.notes[run.control])
+        notes = (
+            _drift_note(run),
+            *run.replays,
+            *run.loss_notes,
+            *notes,
+            *run.notes[treatment],
+            *run.notes[run.control],
+        )
     return Comparison(
         treatment=treatment,
         control=run.control,
@@ -354,7 +382,7 @@ def _drift_note(run: _Run) -> Reason:
     return Reason(code=RUN_DRIFT, text=f"the control itself changed by {run.drift:+.1%} from first to last run")
 
 
-def _case(run: _Run, one: _Scoped, treatment: str) -> Case:
+def _case(run: _Run, one: _Scoped, treatment: str, *, included: _Scoped | None = None) -> Case:
     effect = one.effects[treatment]
     arms = (treatment, run.control)
     marked = carry_over_reason(run.carry_over) if run.carry_over and run.carry_over.matters else None
@@ -371,8 +399,21 @@ def _case(run: _Run, one: _Scoped, treatment: str) -> Case:
         alpha=run.alpha,
         margin=run.margin,
         doubts=() if heat is None or marked is not None else (heat,),
-        limits=(marked,) if hidden and marked is not None else (),
+        limits=(*((marked,) if hidden and marked is not None else ()), *_limits(run, one, included, treatment)),
     )
+
+
+def _limits(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) -> tuple[Reason, ...]:
+    """What lost trials forbid."""
+    losses = run.losses.get(treatment)
+    if losses is None or included is None:
+        return ()
+    worst = worst_cases(included.used, treatment=treatment, control=run.control)
+    filled = [series for used in worst if (series := used.pair(treatment, run.control)) is not None]
+    bounds = [included.effects[treatment], *(_effect(series, run) for series in filled)]
+    names = (treatment, run.control)
+    found = limited(one.effects[treatment], bounds, losses, names=names, margin=run.margin)
+    return () if found is None else (found,)
 
 
 def _differences(run: _Run, one: _Scoped, treatment: str) -> Differences:
@@ -420,7 +461,8 @@ def _wins(effect: Effect | None, metric: str) -> int | None:
 
 def _left_out(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
     """How many of the arm's trials are not used, and why."""
-    unused = measured[(measured["label"] == arm) & ~measured["usable"]].drop_duplicates("sequence")
+    with_its_round = (measured["status"] == "done") & measured["excluded_reason"].isna() & measured["y"].notna()
+    unused = measured[(measured["label"] == arm) & ~measured["usable"] & ~with_its_round].drop_duplicates("sequence")
     if unused.empty:
         return ()
     why = unused["excluded_reason"].astype(object).where(unused["excluded_reason"].notna(), unused["status"])

@@ -8,7 +8,7 @@ this module draws from SHA-256 in counter mode instead, which has no version.
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from orchestrator.errors import InputError
@@ -150,6 +150,18 @@ def build_schedule(plan: Plan) -> tuple[ScheduledTrial, ...]:
             )
         )
     return tuple(trials)
+
+
+def attempt_order(trials: Sequence[ScheduledTrial], *, attempt: int, seed: int) -> tuple[ScheduledTrial, ...]:
+    """A round's trials as an attempt runs them: the first as scheduled, each later one in an order drawn anew.
+
+    A rule may leave out a trial more often in some place of the round. Were the order kept until nothing is left out,
+    the orders that remain would not be random any more. What is outside the rounds has no order.
+    """
+    if attempt == 0 or trials[0].round is None:
+        return tuple(trials)
+    words = _words(f"replay|{trials[0].round}|{attempt}", seed)
+    return tuple(replace(trial, position=place) for place, trial in enumerate(_shuffled(trials, words)))
 
 
 _Slot = tuple[Kind, int | None, int | None, str, tuple[str, ...]]

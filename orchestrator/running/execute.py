@@ -175,7 +175,8 @@ class _Point:
 def _go_on(recorder: Recorder, schedule: Sequence[ScheduledTrial]) -> _Point:
     """Put in order what a former process left: the trial that it died in, and a round that was cut short."""
     stored = stored_trials(recorder.database, recorder.run_id)
-    if (died_in := under_way(schedule, stored.trials, stored.current)) is not None:
+    seed = recorder.plan.design.seed
+    if (died_in := under_way(schedule, stored.trials, stored.current, seed=seed)) is not None:
         recorder.save_interrupted(died_in)
         stored = stored_trials(recorder.database, recorder.run_id)
     point = _left(recorder, schedule, stored)
@@ -186,7 +187,13 @@ def _go_on(recorder: Recorder, schedule: Sequence[ScheduledTrial]) -> _Point:
 
 def _left(recorder: Recorder, schedule: Sequence[ScheduledTrial], stored: Stored) -> _Point:
     decided = frozenset(_decided(recorder))
-    left = remainder(schedule, stored.trials, dropped=stored.dropped | decided, replays=recorder.plan.gate.replays)
+    left = remainder(
+        schedule,
+        stored.trials,
+        dropped=stored.dropped | decided,
+        replays=recorder.plan.gate.replays,
+        seed=recorder.plan.design.seed,
+    )
     return _Point(remainder=left, dropped=stored.dropped, decided=decided)
 
 

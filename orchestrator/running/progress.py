@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.schedule import ScheduledTrial
+from orchestrator.schedule import ScheduledTrial, attempt_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,17 @@ class Unit:
 
     trials: tuple[ScheduledTrial, ...]
     attempt: int
+
+    @classmethod
+    def of(cls, trials: Sequence[ScheduledTrial], *, attempt: int, seed: int | None) -> "Unit":
+        """Scheduled trials in the order of an attempt; with no seed a replay keeps their order."""
+        ordered = tuple(trials) if seed is None else attempt_order(trials, attempt=attempt, seed=seed)
+        return cls(trials=ordered, attempt=attempt)
+
+    def again(self, *, seed: int | None) -> "Unit":
+        """The next attempt."""
+        scheduled = sorted(self.trials, key=lambda trial: trial.sequence)
+        return Unit.of(scheduled, attempt=self.attempt + 1, seed=seed)
 
     @property
     def round(self) -> int | None:
@@ -49,10 +60,12 @@ def remainder(
     *,
     dropped: frozenset[str] = frozenset(),
     replays: int = 0,
+    seed: int | None = None,
 ) -> Remainder:
     """Everything that is not stored yet. A round with a trial missing is replayed whole, as a new attempt.
 
     Args:
+        seed: of the orders that replays draw; None: they keep the round's.
         dropped: arms that take no further part; a round is complete without them.
         replays: how often a round, or a control run, of which a rule left a trial out is run again.
     """
@@ -66,7 +79,7 @@ def remainder(
             continue
         if index is not None and done and wanted & _counted(done[-1]):
             broken.append(index)
-        units.append(Unit(trials=tuple(trials), attempt=len(done)))
+        units.append(Unit.of(trials, attempt=len(done), seed=seed))
     return Remainder(units=tuple(units), broken_rounds=tuple(broken))
 
 
@@ -80,24 +93,30 @@ class UnderWay:
 
 
 def under_way(
-    schedule: Sequence[ScheduledTrial], stored: Sequence[StoredTrial], current: Mapping[str, Any] | None
+    schedule: Sequence[ScheduledTrial],
+    stored: Sequence[StoredTrial],
+    current: Mapping[str, Any] | None,
+    *,
+    seed: int | None = None,
 ) -> UnderWay | None:
     """The trial that `run.current` names, unless it is stored: then the process died between two trials.
 
     Args:
+        seed: see `remainder`.
         current: see `orchestrator.running.life`.
     """
     sequence, attempt = (current or {}).get("sequence"), (current or {}).get("attempt")
     if current is None or sequence is None or attempt is None:
         return None
-    unit = next((unit for unit in _grouped(schedule) if any(trial.sequence == sequence for trial in unit)), None)
-    if unit is None:
+    group = next((group for group in _grouped(schedule) if any(trial.sequence == sequence for trial in group)), None)
+    if group is None:
         return None
     times = [row.attempt for row in stored if row.sequence == sequence]
-    if (len(times) > attempt) if unit[0].round is None else (attempt in times):
+    if (len(times) > attempt) if group[0].round is None else (attempt in times):
         return None
-    trial = next(trial for trial in unit if trial.sequence == sequence)
-    return UnderWay(trial=trial, unit=Unit(trials=tuple(unit), attempt=attempt), started_at=str(current["started_at"]))
+    unit = Unit.of(group, attempt=attempt, seed=seed)
+    trial = next(trial for trial in unit.trials if trial.sequence == sequence)
+    return UnderWay(trial=trial, unit=unit, started_at=str(current["started_at"]))
 
 
 def _attempts(stored: Iterable[StoredTrial]) -> dict[tuple[int | None, int | None], list[list[StoredTrial]]]:

@@ -8,7 +8,7 @@ early, and what is stored then can be resumed. Who is asked to stop finishes its
 import datetime as dt
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from orchestrator.errors import IncompleteError, InputError, RefusedError, StoppedError
@@ -195,7 +195,7 @@ class Runner:
                 self.observer.noted(f"{arm} is decided after round {unit.round + 1}: {how}")
 
     def _run_unit(self, unit: Unit) -> None:
-        """A round, again and whole as long as a rule leaves one of its trials out and the plan allows it."""
+        """A round; again, whole and in another order as long as a rule leaves a trial out and the plan allows it."""
         while True:
             self.observer.unit_started(unit)
             reasons = []
@@ -207,7 +207,7 @@ class Runner:
                 return
             if unit.round is not None:
                 self.recorder.exclude_round(unit.round, reason=f"round_replayed: {why}")
-            unit = replace(unit, attempt=unit.attempt + 1)
+            unit = unit.again(seed=self.plan.design.seed)
             self.observer.unit_replayed(unit)
 
     def _run_trial(self, trial: ScheduledTrial, unit: Unit) -> Verdict:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from orchestrator.effects import MOST_EXCHANGED, Exchanged, Series, exchanges
+from orchestrator.schedule import minimum_rounds
 from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import ScopeTrials
 
@@ -33,7 +34,11 @@ def family_p_values(
 
 
 def step_down(series: Mapping[str, Series], *, alpha: float, seed: int) -> dict[str, float]:
-    """Each comparison's p-value for the family of all of them."""
+    """Each comparison's p-value for the family of those that have rounds enough to be found at all.
+
+    One round has no spread: its mean over its standard error would be beyond that of every other comparison.
+    """
+    series = {name: one for name, one in series.items() if one.rounds >= minimum_rounds(alpha)}
     if not series:
         return {}
     numbers = np.unique(np.concatenate([one.numbers for one in series.values()]))

@@ -35,7 +35,7 @@ class Comparison:
     aa_low: float | None
     aa_high: float | None
     engaged_share: float | None  # of the treatment's generations that requested a mechanism
-    included: "Included | None"  # what it would be with the excluded trials; None when none was excluded
+    included: "Included | None"  # what it would be with the first attempts, excluded trials too; None: nothing was lost
     reasons: tuple[Reason, ...]  # the deciding ones first
 
     @property
@@ -54,7 +54,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Included:
-    """The comparison with the trials that rules exclude."""
+    """The comparison with the first attempt of each round, excluded trials too (intention to treat)."""
 
     verdict: str
     ratio: float | None

@@ -16,6 +16,7 @@ from orchestrator.effects import Integers, Series, make_series
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.comparability import Asked, Scope, Words, words
 from orchestrator.statistics.inversion import Floats
+from orchestrator.statistics.losses import Trials, failed, own_losses
 
 LOWER_IS_FASTER = frozenset({"ttft_s"})
 METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
@@ -136,19 +137,37 @@ class ScopeTrials:
 def measured_rows(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The rows of the rounds' newest attempts in time order, with `label`, `usable`, and log `y` where it was measured.
 
+    A trial that a rule left out drops its round for every arm: see `orchestrator.statistics.losses`.
+
     Raises:
         ValueError: a column is missing, or the metric is unknown.
     """
+    rows = _attempt(trials, metric, newest=True)
+    known = Trials.read(trials)
+    own = own_losses(known)
+    dropped = known.newest & known.by_rule & ~np.isin(known.labels.astype(str), list(own))
+    return rows.assign(usable=rows["usable"] & ~rows["round"].isin(known.rounds[dropped].tolist()))
+
+
+def first_attempts(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """As `measured_rows`, of the first attempt of each round that was not cut short, with no round dropped."""
+    return _attempt(trials, metric, newest=False)
+
+
+def _attempt(trials: pd.DataFrame, metric: str, *, newest: bool) -> pd.DataFrame:
     if metric not in METRICS:
         raise ValueError(f"metric {metric!r}: unknown; choose one of {', '.join(METRICS)}")
     if missing := [name for name in (*_REQUIRED, metric) if name not in trials.columns]:
         raise ValueError(f"columns missing: {missing}; give the columns of the view trial_flat")
     rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
     if "attempt" in rows.columns:
-        rows = rows[rows["attempt"] == rows.groupby("round")["attempt"].transform("max")]
+        wanted = rows.groupby("round")["attempt"].transform("max")
+        if not newest:
+            wanted = rows["round"].map(Trials.read(trials).first_whole())
+        rows = rows[(rows["attempt"] == wanted).fillna(value=False)]
     is_aa = rows["is_aa"].fillna(value=False).astype(bool)
     value = rows[metric].astype("float64")
-    measurable = np.isfinite(value) & (value > 0) & rows["status"].isin(["done", "excluded"])
+    measurable = np.isfinite(value) & (value > 0) & rows["status"].isin(["done", "excluded"]) & ~failed(rows)
     rows = rows.assign(
         label=rows["arm"].astype(object).where(~is_aa, AA_LABEL),
         usable=measurable & (rows["status"] == "done").astype(bool) & rows["excluded_reason"].isna(),

@@ -299,7 +299,8 @@ def footnotes(result: "AuditResult") -> Iterable[str]:
     for one in overall(result):
         if one.included is not None and one.included.verdict != one.verdict:
             words = verdict_words(one.included.verdict)
-            yield f"{one.treatment}: with the excluded trials it would be {words} ({number(one.included.ratio)})"
+            first = f"{one.treatment}: with the first attempts, excluded trials too,"
+            yield f"{first} it would be {words} ({number(one.included.ratio)})"
     seen: set[str] = set()
     for one in overall(result):
         for reason in one.reasons:

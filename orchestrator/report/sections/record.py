@@ -139,7 +139,8 @@ def left_out_section(material: Material) -> Section | Absent:
             changed = "would be" if one.included.verdict != one.verdict else "would still be"
             words = one.included.verdict.replace("_", " ")
             lines.append(
-                f"{one.treatment}: with the excluded trials it {changed} {words} ({times(one.included.ratio)})."
+                f"{one.treatment}: with the first attempts, excluded trials too, it {changed} {words}"
+                f" ({times(one.included.ratio)})."
             )
     lead = f"{counted(len(out), 'trial')} left out by rules that were set before the run, never by a trial's own speed."
     return Section(

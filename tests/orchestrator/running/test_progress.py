@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.running.progress import StoredTrial, remainder
+from orchestrator.running.progress import StoredTrial, remainder, under_way
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
 
@@ -105,3 +105,28 @@ def test_the_newest_attempt_counts_and_not_the_ones_before() -> None:
     left = remainder(SCHEDULE, rest + before + half)
     assert [(unit.round, unit.attempt) for unit in left.units] == [(2, 2)]
     assert left.broken_rounds == (2,)
+
+
+def test_a_replay_draws_its_order_anew_and_the_same_on_every_machine() -> None:
+    (first, *_) = [unit for unit in remainder(SCHEDULE, [], seed=7).units if unit.round is not None]
+    orders = [first.order]
+    unit = first
+    for attempt in range(1, 9):
+        unit = unit.again(seed=7)
+        assert unit.attempt == attempt
+        assert sorted(trial.sequence for trial in unit.trials) == sorted(trial.sequence for trial in first.trials)
+        assert [trial.position for trial in unit.trials] == list(range(len(unit.trials)))
+        orders.append(unit.order)
+    assert len(set(orders)) > 1
+    assert first.again(seed=7).order == orders[1]
+    assert first.again(seed=None).order == first.order
+
+
+def test_a_round_that_goes_on_elsewhere_has_the_order_of_its_attempt() -> None:
+    (first, *_) = [unit for unit in remainder(SCHEDULE, [], seed=7).units if unit.round is not None]
+    again = first.again(seed=7)
+    started = {"sequence": again.trials[1].sequence, "attempt": 1, "started_at": "2026-11-30T00:00:00+00:00"}
+    found = under_way(SCHEDULE, [], started, seed=7)
+    assert found is not None
+    assert found.unit.order == again.order
+    assert found.trial.position == 1

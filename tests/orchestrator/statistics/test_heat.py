@@ -62,7 +62,7 @@ def test_an_effect_of_its_own_stands_whatever_the_heat() -> None:
 
 def test_the_reason_names_both_arms_and_the_remedy() -> None:
     used = heated(rounds=20, heat=0.25, decay=0.8)
-    seems = Effect(ratio=1.015, ci_low=1.005, ci_high=1.025, p_value=0.001, rounds=20, wins=17, losses=3)
+    seems = Effect(ratio=1.015, ci_low=1.005, ci_high=1.025, p_value=0.001, rounds=20, wins=17, losses=3, typical=1.015)
     reason = may_be_heat(model(used), seems, treatment="hot", control="plain", alpha=0.05)
     assert reason is not None
     assert "if trials of hot and plain change the ones after them" in reason.text
