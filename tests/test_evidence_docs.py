@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from orchestrator.configuration.compose import make_plan
+from workers.catalogue.binding import Usage, Window
 from workers.catalogue.match import Seen, judge_request
 from workers.catalogue.signs import MEANINGS, PLACES, Preset, Sign, names, read
 
@@ -53,7 +54,11 @@ def test_the_example_plans_and_its_sign_is_read(tmp_path: Path) -> None:
     (arm,) = composed.plan.arms
     assert arm.engine["mechanism"] == "draft_model"
     preset = read("mine", yaml.safe_load(EXAMPLE)["evidence"])
-    found = judge_request(preset, Seen(lines=["drafted 8, accepted 5"]), mechanism="draft_model")
+    found = judge_request(
+        preset,
+        Seen(lines=["wrote 13 tokens, drafted 8, accepted 5"], window=Window(usage=Usage(generated=13))),
+        mechanism="draft_model",
+    )
     assert (found.engaged, found.drafted, found.accepted) == (True, 8, 5)
     silent = judge_request(preset, Seen(lines=["served"]), mechanism="draft_model")
     assert silent.engaged is False

@@ -8,6 +8,7 @@ server may rename itself.
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+from workers.catalogue.binding import LogIdentity
 from workers.errors import EngineError, FaultKind, classify_text, describe_exit
 from workers.family import Family
 from workers.journal import PORT_MARK
@@ -63,14 +65,33 @@ class ServerLog:
         except FileNotFoundError:
             return 0
 
-    def lines_since(self, mark: int) -> list[str]:
-        """The whole lines since the mark; of a log that was truncated, all of it."""
+    def identify(self, *, mark: int | None = None) -> LogIdentity | None:
+        """Which file it is, and what it holds before the mark; None: it is not there.
+
+        Args:
+            mark: where the lines of interest begin; None: at its end as of now.
+        """
         try:
             with self.path.open("rb") as log:
-                log.seek(mark if self.path.stat().st_size >= mark else 0)
+                found = os.fstat(log.fileno())
+                end = found.st_size if mark is None else mark
+                log.seek(max(0, end - _TAIL_BYTES))
+                tail = hashlib.sha256(log.read(min(end, _TAIL_BYTES))).hexdigest()
+        except OSError:
+            return None
+        return LogIdentity(file=(found.st_dev, found.st_ino), size=found.st_size, tail=tail)
+
+    def lines_since(self, mark: int) -> list[str]:
+        """The whole lines that began since the mark; of a log that was truncated, all of it."""
+        try:
+            with self.path.open("rb") as log:
+                start = mark if os.fstat(log.fileno()).st_size >= mark else 0
+                log.seek(max(0, start - 1))
                 text = log.read()
         except FileNotFoundError:
             return []
+        if start:
+            text = text[1:] if text[:1] in (b"\n", b"\r") else text[1:].partition(b"\n")[2]
         return [line.decode("utf-8", errors="replace") for line in text.splitlines(keepends=True) if _ended(line)]
 
     def tail(self) -> str:

@@ -20,7 +20,8 @@ from orchestrator.running.outcome import Outcome, Verdict, settle
 from orchestrator.schedule import ScheduledTrial
 from orchestrator.statistics.observations import measured_rows
 from tests.orchestrator.flat import FlatRun, changed
-from workers.catalogue.match import Seen, judge_request
+from workers.catalogue.binding import Usage, Window
+from workers.catalogue.match import Seen, find, judge_request
 from workers.catalogue.signs import ANY, Preset, Sign, load, names
 from workers.protocol import Evidence
 
@@ -28,6 +29,10 @@ from .plans import prompt
 from .records import ENGAGED, PLAIN, generation
 
 WRONG, GOOD = 1000, 1000
+# What a program prints with a line that does not tell the request's size; those whose lines need counters.
+ALSO = {"llama_cpp acceptance_line": ("       eval time =    1403.42 ms /   165 tokens (x)",)}
+COUNTED = ("sglang", "vllm")
+NO_SERVERS = "llama_cpp cli_drafted"  # a line of the command-line program
 SPEEDUP = 10.0  # of a wrong trial: it would be seen in any average
 
 
@@ -39,23 +44,51 @@ class Case:
     evidence: Evidence
 
 
+def shown(preset: Preset, sign: Sign, *, others: int = 0) -> tuple[list[str], Seen]:
+    """The lines of a request that left this sign, and what was seen of it.
+
+    Args:
+        others: tokens that another client got meanwhile.
+    """
+    lines = [*ALSO.get(f"{preset.name} {sign.id}", ()), str(sign.example)]
+    counts = next(match.counts for match in find(preset, Seen(lines=lines)) if match.sign.id == sign.id)
+    written = counts.get("cycles", 0) + counts.get("accepted", 0) if sign.committed else counts.get("accepted", 64)
+    usage = Usage(prompt=counts.get("prompt", 40), generated=counts.get("generated", written) + others)
+    path = preset.traffic.get("generated", "")
+    before, after = {path: 10}, {path: 10 + (usage.generated or 0) + others}
+    prometheus = preset.name in COUNTED
+    return lines, Seen(
+        lines=lines,
+        before={preset.traffic["address"]: before} if prometheus else {},
+        after={preset.traffic["address"]: after} if prometheus else {},
+        window=Window(usage=usage),
+    )
+
+
 def mechanism_of(sign: Sign) -> str:
     return "draft_model" if sign.mechanism == ANY else sign.mechanism
 
 
 def from_the_logs(preset: Preset) -> Iterator[Case]:
-    """Every line of the catalogue that does not prove engagement, alone, and beside one that would."""
+    """Every line of the catalogue that does not prove engagement, alone, and beside one that would; and those that
+    would, in another request's window.
+    """
     proof = [sign for sign in preset.signs if sign.where == "log" and sign.meaning == "engaged"]
     for sign in preset.signs:
         if sign.where != "log" or sign.meaning in ("engaged", "useful"):
             continue
         mechanism = mechanism_of(sign)
-        lines = [[str(sign.example)]]
+        seen = [Seen(lines=[str(sign.example)])]
         if sign.meaning != "not_evidence":
-            lines += [[str(each.example), str(sign.example)] for each in proof if mechanism_of(each) == mechanism]
-        for each in lines:
+            beside = [shown(preset, each) for each in proof if mechanism_of(each) == mechanism]
+            seen += [replace(found, lines=[*lines, str(sign.example)]) for lines, found in beside]
+        for each in seen:
             kind = f"{preset.name} {sign.id}"
-            yield Case(kind=kind, evidence=judge_request(preset, Seen(lines=each), mechanism=mechanism))
+            yield Case(kind=kind, evidence=judge_request(preset, each, mechanism=mechanism))
+    for sign in proof:
+        _, theirs = shown(preset, sign, others=7)
+        kind = f"{preset.name} {sign.id} of another client"
+        yield Case(kind=kind, evidence=judge_request(preset, theirs, mechanism=mechanism_of(sign)))
 
 
 def from_silence(preset: Preset) -> Iterator[Case]:
@@ -135,7 +168,9 @@ def good_cases() -> list[Case]:
         preset = load(name)
         for sign in preset.signs:
             if sign.where == "log" and sign.meaning == "engaged":
-                seen = Seen(lines=[str(sign.example)])
+                if f"{name} {sign.id}" == NO_SERVERS:
+                    continue
+                _, seen = shown(preset, sign)
                 evidence = judge_request(preset, seen, mechanism=mechanism_of(sign))
                 cases.append(Case(kind=f"{name} {sign.id}", evidence=evidence))
     return cases

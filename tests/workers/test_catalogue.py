@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.running.evidence import judge
 from workers.catalogue import signs
+from workers.catalogue.binding import Usage, Window
 from workers.catalogue.match import Seen, copies, figures, find, judge_request, lookup, parse_prometheus
 from workers.catalogue.signs import CatalogueError, Preset, Sign, load, names, read
 from workers.protocol import Evidence
@@ -15,8 +16,13 @@ PRESETS = {name: load(name) for name in names()}
 LOG_SIGNS = [(name, sign) for name, preset in PRESETS.items() for sign in preset.signs if sign.where == "log"]
 
 
-def judged(preset: str, mechanism: str | None, *lines: str, **seen: Any) -> Evidence:
-    return judge_request(PRESETS[preset], Seen(lines=lines, **seen), mechanism=mechanism)
+def judged(preset: str, mechanism: str | None, *lines: str, tokens: int = 64, **seen: Any) -> Evidence:
+    """Of a request that was answered with so many tokens."""
+    window = Window(usage=Usage(generated=tokens))
+    return judge_request(PRESETS[preset], Seen(lines=lines, window=window, **seen), mechanism=mechanism)
+
+
+OF_64_TOKENS = Window(usage=Usage(generated=64))
 
 
 def fault(evidence: Evidence) -> str | None:
@@ -101,7 +107,7 @@ OMLX_DONE = "DFlash generation complete: 64 tokens, 38.2 tok/s, acceptance=67.2%
         "Successfully loaded Qwen3-8B as batched (fallback from DFlash)",
         "DFlash context fallback: 9000 >= 8192, evicting dflash models and switching to batched engine",
         "DFlash multimodal fallback: images in the request",
-        "DFlash generation complete: 0 tokens, 0.0 tok/s, acceptance=0.0%, cycles=0",
+        "DFlash generation complete: 64 tokens, 0.0 tok/s, acceptance=0.0%, cycles=0",
         "DFlash generation complete: 64 tokens, 20.1 tok/s, acceptance=0.0%, cycles=0, fallback=AR",
     ],
 )
@@ -145,11 +151,11 @@ def stats(requests: int, *, cycles: int, accepted: int = 0, fell_back: int = 0, 
 
 def test_omlx_counters_are_differences_of_this_request() -> None:
     before = stats(7, cycles=900, accepted=4000)
-    engaged = judged("omlx", "dflash", before=before, after=stats(8, cycles=921, accepted=4043), model="m")
+    engaged = judged("omlx", "dflash", before=before, after=stats(8, cycles=921, accepted=4042), model="m")
     assert (engaged.engaged, engaged.useful) == (True, None)  # some of the accepted may be copies of dflash-mlx's
     idle = judged("omlx", "dflash", before=before, after=stats(8, cycles=900, accepted=4000, fell_back=1), model="m")
     assert idle.engaged is False
-    useless = judged("omlx", "dflash", before=before, after=stats(8, cycles=950, accepted=4000), model="m")
+    useless = judged("omlx", "dflash", before=before, after=stats(8, cycles=964, accepted=4000), model="m")
     assert (useless.engaged, useless.useful) == (True, False)
 
 
@@ -161,10 +167,10 @@ def test_counters_that_another_client_moved_prove_nothing() -> None:
 
 def test_an_mtp_that_accepted_nothing_engaged_and_was_of_no_use() -> None:
     line = "MTP[3] finish=length tokens=387 cycles=387 accept=0/387 (0.0%) tok/s=21.0"
-    evidence = judged("omlx", "mtp", "MTP path activated for uid=3", line)
+    evidence = judged("omlx", "mtp", "MTP path activated for uid=3", line, tokens=387)
     assert (evidence.engaged, evidence.useful) == (True, False)
     assert fault(evidence) is None
-    good = judged("omlx", "mtp", "MTP[4] finish=stop tokens=3919 cycles=2218 accept=1700/2218 (76.6%) x")
+    good = judged("omlx", "mtp", "MTP[4] finish=stop tokens=3919 cycles=2218 accept=1700/2218 (76.6%) x", tokens=3919)
     assert (good.engaged, good.useful) == (True, True)
 
 
@@ -172,12 +178,12 @@ def test_an_mtp_path_that_was_only_activated_is_no_evidence() -> None:
     assert judged("omlx", "mtp", "MTP path activated for uid=3").engaged is False
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["mtp_enabled=True for m but model is incompatible (x); MTP path will be inactive", "MTP inactive for 2-row batch"],
-)
-def test_an_inactive_mtp_says_so(line: str) -> None:
+def test_an_inactive_mtp_says_so_and_that_of_a_batch_may_be_of_other_requests() -> None:
+    line = "mtp_enabled=True for m but model is incompatible (x); MTP path will be inactive"
     assert judged("omlx", "mtp", line).engaged is False
+    batch = judged("omlx", "mtp", "MTP inactive for 2-row batch")
+    assert batch.engaged is None
+    assert "MTP inactive for 2-row batch" in batch.text
 
 
 def test_the_banner_of_dflash_serve_is_no_evidence() -> None:
@@ -198,7 +204,8 @@ def last_request(number: int, mode: str, cycles: int | None) -> dict[str, Any]:
     [("dflash", 12, True), ("dflash", 0, False), ("dflash_fallback", 0, False), ("ar_fastpath", None, False)],
 )
 def test_dflash_serve_by_the_state_of_its_last_request(mode: str, cycles: int | None, engaged: bool) -> None:
-    evidence = judged("dflash_mlx", "dflash", before=last_request(3, "dflash", 9), after=last_request(4, mode, cycles))
+    before, after = last_request(3, "dflash", 9), last_request(4, mode, cycles)
+    evidence = judged("dflash_mlx", "dflash", before=before, after=after, tokens=40)
     assert evidence.engaged is engaged
 
 
@@ -225,7 +232,7 @@ def test_copies_from_the_context_are_no_acceptance_of_the_draft(
     }
     # Its line counts the copies as accepted too.
     line = f"2026-01-01 00:00:00 [dflash] decode 98.1 tok/s | {accepted * 2.5:.1f}% accepted | 40 tokens | 5.2s"
-    evidence = judged("dflash_mlx", "dflash", line, before=last_request(3, "dflash", 9), after=after)
+    evidence = judged("dflash_mlx", "dflash", line, before=last_request(3, "dflash", 9), after=after, tokens=40)
     assert (evidence.engaged, evidence.useful) == (engaged, useful)
     told = copies(PRESETS["dflash_mlx"], Seen(lines=(line,), before=last_request(3, "dflash", 9), after=after))
     assert told is not None
@@ -241,7 +248,7 @@ def test_the_state_of_an_earlier_request_is_none_of_this_one() -> None:
 
 def test_dflash_serves_own_acceptance_is_of_generated_and_not_kept_as_a_rate() -> None:
     line = "2026-01-01 00:00:00 [dflash] 98.1 tok/s | 84.7% accepted | 512 tokens | 5.2s | prompt: 40 tokens"
-    evidence = judged("dflash_mlx", "dflash", line)
+    evidence = judged("dflash_mlx", "dflash", line, tokens=512)
     assert evidence.engaged is True
     assert (evidence.drafted, evidence.accepted) == (None, None)
 
@@ -255,8 +262,16 @@ def test_dflash_serves_own_acceptance_is_of_generated_and_not_kept_as_a_rate() -
     ],
 )
 def test_llama_cpp_old_and_new_line(line: str) -> None:
-    evidence = judged("llama_cpp", "draft_model", line)
+    block = [
+        "prompt eval time = 12.1 ms / 15 tokens (x)",
+        "       eval time = 1403.42 ms /   165 tokens (x)",
+        "total",
+        line,
+    ]
+    evidence = judged("llama_cpp", "draft_model", *block, tokens=165)
     assert (evidence.engaged, evidence.drafted, evidence.accepted) == (True, 213, 149)
+    assert judged("llama_cpp", "draft_model", *block, tokens=15).engaged is None
+    assert judged("llama_cpp", "draft_model", line, tokens=165).engaged is None  # it tells no tokens of its own
 
 
 def test_llama_cpp_answers_with_counts_only_where_something_was_drafted() -> None:
@@ -267,9 +282,8 @@ def test_llama_cpp_answers_with_counts_only_where_something_was_drafted() -> Non
     assert judged("llama_cpp", "draft_model", response={"timings": {"predicted_n": 3}}).engaged is None
 
 
-def test_llama_cpp_command_line() -> None:
-    evidence = judged("llama_cpp", "draft_model", "n_drafted = 912", "n_accept = 313")
-    assert (evidence.engaged, evidence.useful) == (True, True)
+def test_llama_cpp_of_the_command_line_is_no_servers_and_binds_to_no_request() -> None:
+    assert judged("llama_cpp", "draft_model", "n_drafted = 912", "n_accept = 313").engaged is None
 
 
 @pytest.mark.parametrize("key", ["stats", "usage"])
@@ -282,15 +296,25 @@ def test_lm_studio_stats_wherever_they_are(key: str) -> None:
     assert judged("lm_studio", "draft_model", response={"stats": {"draft_model": "d"}}).engaged is None
 
 
+def served(*, generated: int, requests: int) -> dict[str, Any]:
+    names = {"generation_tokens_total": generated, "request_success_total": requests, "num_requests_running": 0}
+    return {"/metrics": {f"vllm:{name}": value for name, value in names.items()}}
+
+
 def test_vllm_intervals_add_up_and_an_empty_one_is_not_engaged() -> None:
     line = (
         "SpecDecoding metrics: Mean acceptance length: 3.49, Accepted throughput: 0.12 tokens/s, Drafted throughput:"
         " 0.34 tokens/s, Accepted: {} tokens, Drafted: {} tokens, Per-position acceptance rate: 0.757,"
         " Avg Draft acceptance rate: 35.5%"
     )
-    evidence = judged("vllm", "draft_model", line.format(92, 259), line.format(8, 41))
-    assert (evidence.drafted, evidence.accepted) == (300, 100)
-    assert judged("vllm", "draft_model", line.format(0, 0)).engaged is False
+    lines = [line.format(20, 59), line.format(8, 41)]
+    assert judged("vllm", "draft_model", *lines).engaged is None
+    before, after = served(generated=10, requests=1), served(generated=74, requests=2)
+    evidence = judged("vllm", "draft_model", *lines, before=before, after=after)
+    assert (evidence.engaged, evidence.drafted, evidence.accepted) == (True, 100, 28)
+    assert judged("vllm", "draft_model", line.format(0, 0), before=before, after=after).engaged is False
+    more = served(generated=75, requests=2)
+    assert judged("vllm", "draft_model", *lines, before=before, after=more).engaged is None
 
 
 def test_vllm_counters_are_read_from_prometheus_text() -> None:
@@ -298,24 +322,29 @@ def test_vllm_counters_are_read_from_prometheus_text() -> None:
         "# HELP vllm:spec_decode_num_draft_tokens_total x\n"
         'vllm:spec_decode_num_draft_tokens_total{{engine="0",model_name="m"}} {drafted}\n'
         'vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="m"}} {accepted}\n'
+        'vllm:generation_tokens_total{{engine="0",model_name="m"}} {drafted}\n'
     )
     before = {"/metrics": parse_prometheus(text.format(drafted="1.0", accepted="1.0"))}
     after = {"/metrics": parse_prometheus(text.format(drafted="61.0", accepted="2.1e+01"))}
-    evidence = judged("vllm", "draft_model", before=before, after=after)
+    evidence = judged("vllm", "draft_model", before=before, after=after, tokens=60)
     assert (evidence.engaged, evidence.drafted, evidence.accepted) == (True, 60, 20)
     assert judged("vllm", "draft_model", before=after, after=after).engaged is False
 
 
 def test_a_counter_that_appears_with_its_first_use_started_at_zero() -> None:
-    after = {"/metrics": {"vllm:spec_decode_num_draft_tokens_total": 9.0}}
+    after = {"/metrics": {"vllm:spec_decode_num_draft_tokens_total": 9.0, "vllm:generation_tokens_total": 64.0}}
     assert judged("vllm", "draft_model", before={"/metrics": {}}, after=after).drafted == 9
 
 
 def test_sglang_with_and_without_an_accept_rate() -> None:
-    line = "Decode batch. #running-req: 1, #token: 108, token usage: 0.00, accept len: {},{} cuda graph: True, x"
-    assert judged("sglang", "draft_model", line.format("2.17", " accept rate: 0.54,")).useful is True
-    assert judged("sglang", "draft_model", line.format("2.17", "")).engaged is True
-    assert judged("sglang", "draft_model", line.format("1.00", "")).useful is None
+    line = "Decode batch. #running-req: {}, #token: 108, token usage: 0.00, accept len: {},{} cuda graph: True, x"
+    before = {"/metrics": {"sglang:generation_tokens_total": 5.0}}
+    alone = {"before": before, "after": {"/metrics": {"sglang:generation_tokens_total": 69.0}}}
+    assert judged("sglang", "draft_model", line.format(1, "2.17", " accept rate: 0.54,"), **alone).useful is True
+    assert judged("sglang", "draft_model", line.format(1, "2.17", ""), **alone).engaged is True
+    assert judged("sglang", "draft_model", line.format(1, "1.00", ""), **alone).useful is None
+    assert judged("sglang", "draft_model", line.format(2, "2.17", ""), **alone).engaged is None  # a batch of two
+    assert judged("sglang", "draft_model", line.format(1, "2.17", "")).engaged is None  # whose it is, nothing tells
     assert (
         judged("sglang", "draft_model", "Decode batch. #running-req: 1, #token: 108, cuda graph: True").engaged is None
     )
@@ -323,9 +352,12 @@ def test_sglang_with_and_without_an_accept_rate() -> None:
 
 def test_ollama_and_mlx_vlm_lines() -> None:
     line = 'level=INFO msg="speculative decode stats" iterations=40 drafted=160 accepted=90 acceptance=0.56 avg_draft=4'
-    assert judged("ollama", "mtp", line).accepted == 90
+    assert judged("ollama", "mtp", line, tokens=131).accepted == 90
+    assert judged("ollama", "mtp", line, tokens=132).engaged is None
     vlm = "Speculative decode: kind=dflash batch=1 tokens=128 accept=0.61 rounds=40 drafted=160"
-    assert judged("mlx_vlm", "dflash", "Drafter ready; speculative decoding enabled.", vlm).drafted == 160
+    assert judged("mlx_vlm", "dflash", "Drafter ready; speculative decoding enabled.", vlm, tokens=128).drafted == 160
+    mute = {"timings": {"predicted_ms": 4.0, "draft_n": None}}
+    assert judged("mlx_vlm", "dflash", vlm, tokens=128, response=mute).engaged is None
     assert judged("mlx_vlm", "dflash", "Drafter ready; speculative decoding enabled.").engaged is None
     lost = "Speculative drafter is incompatible with the target model; falling back to autoregressive generation: x"
     assert judged("mlx_vlm", "dflash", lost).engaged is False
@@ -336,11 +368,12 @@ def test_ollama_and_mlx_vlm_lines() -> None:
 def test_a_gate_that_switched_it_off_in_the_middle_is_not_engaged_and_says_so() -> None:
     gate = "mtp=disabled (windowed per-draft rate 0.29 < 0.50 at depth 1)"
     summary = "[spec-stats] mode=mtp attempts=40 accepts=11 avg_per_round=0.28 runtime_disabled={}"
-    evidence = judged("mlx_serve", "mtp", "mtp=enabled (streaming, depth=1)", gate, summary.format("true"))
+    evidence = judged("mlx_serve", "mtp", "mtp=enabled (streaming, depth=1)", summary.format("true"), tokens=51)
     assert (evidence.engaged, evidence.useful) == (False, True)
     assert "for a part of the request only" in evidence.text
-    assert judged("mlx_serve", "mtp", summary.format("false")).engaged is True
-    assert judged("mlx_serve", "draft_model", "drafter=disabled (logprobs requested)").engaged is False
+    assert judged("mlx_serve", "mtp", summary.format("false"), tokens=51).engaged is True
+    assert judged("mlx_serve", "mtp", summary.format("false"), gate, tokens=51).engaged is None  # whose gate?
+    assert judged("mlx_serve", "draft_model", "drafter=disabled (logprobs requested)").engaged is None
 
 
 @pytest.mark.parametrize("name", ["rapid_mlx", "mlx_lm_server", "none"])
@@ -378,17 +411,33 @@ def test_a_sign_of_another_version_is_not_looked_for() -> None:
     preset = PRESETS["omlx"]
     older = replace(preset, signs=tuple(replace(sign, since="0.7") for sign in preset.signs))
     assert judge_request(older, Seen(lines=[OMLX_DONE], version="0.6.1"), mechanism="dflash").engaged is False
-    assert judge_request(older, Seen(lines=[OMLX_DONE], version="0.7.2"), mechanism="dflash").engaged is True
+    assert (
+        judge_request(older, Seen(lines=[OMLX_DONE], version="0.7.2", window=OF_64_TOKENS), mechanism="dflash").engaged
+        is True
+    )
 
 
 def test_own_signs_are_read_like_the_shipped_ones() -> None:
     body = {
         "title": "my server",
         "absence": {"kernel": "not_engaged"},
-        "sign": [{"id": "fast", "where": "log", "meaning": "engaged", "mechanism": "kernel", "pattern": "fast kernel"}],
+        "sign": [
+            {
+                "id": "fast",
+                "where": "log",
+                "meaning": "engaged",
+                "mechanism": "kernel",
+                "pattern": r"fast kernel for (?P<generated>\d+)",
+            }
+        ],
     }
     preset = read("mine", body)
-    assert judge_request(preset, Seen(lines=["using fast kernel"]), mechanism="kernel").engaged is True
+    assert (
+        judge_request(
+            preset, Seen(lines=["using fast kernel for 64 tokens"], window=OF_64_TOKENS), mechanism="kernel"
+        ).engaged
+        is True
+    )
     assert judge_request(preset, Seen(lines=["using slow kernel"]), mechanism="kernel").engaged is False
     assert isinstance(preset, Preset)
     assert signs.FOLDER.is_dir()

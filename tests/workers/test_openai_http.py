@@ -35,6 +35,8 @@ class Script:
     metrics: str = "vllm:spec_decode_num_draft_tokens_total 100\n"
     metrics_step: int = 0
     drafted: int = 100
+    generated: int = 1000
+    others: int = 0  # tokens that somebody else gets during a request
     log: Path | None = None
     log_line: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -53,7 +55,8 @@ def url(script: Script) -> Iterator[str]:
             if self.path == "/metrics":
                 self.reply(
                     f"vllm:spec_decode_num_draft_tokens_total {script.drafted}\n"
-                    f"vllm:spec_decode_num_accepted_tokens_total {script.drafted // 2}\n".encode()
+                    f"vllm:spec_decode_num_accepted_tokens_total {script.drafted // 4}\n"
+                    f"vllm:generation_tokens_total {script.generated}\n".encode()
                 )
             else:
                 self.reply(json.dumps({"data": [{"id": name} for name in script.models]}).encode())
@@ -65,6 +68,7 @@ def url(script: Script) -> Iterator[str]:
             chunks.append({"choices": [{"delta": {}, "finish_reason": "length"}]})
             chunks.append({"choices": [], "usage": script.usage} | dict(script.extra))
             script.drafted += script.metrics_step
+            script.generated += len(script.text) + script.others
             if script.log is not None and script.log_line:
                 with script.log.open("a") as log:
                     log.write(f"{script.log_line}\n")
@@ -151,9 +155,13 @@ def test_evidence_in_the_answer(url: str, script: Script) -> None:
 
 def test_evidence_as_the_difference_of_metrics(url: str, script: Script) -> None:
     attached = loaded(url, mechanism="draft_model", preset="vllm")
-    script.metrics_step = 4
+    script.metrics_step = 8
     (only,) = converse(attached, FIRST)
-    assert (only.evidence.engaged, only.evidence.drafted, only.evidence.accepted) == (True, 4, 2)
+    assert (only.evidence.engaged, only.evidence.drafted, only.evidence.accepted) == (True, 8, 2)
+    script.others = 1
+    (only,) = converse(attached, FIRST)
+    assert only.evidence.engaged is None
+    assert "another client used the server" in only.evidence.text
     script.metrics_step = 0
     (only,) = converse(attached, FIRST)
     assert only.evidence.engaged is False
@@ -162,22 +170,36 @@ def test_evidence_as_the_difference_of_metrics(url: str, script: Script) -> None
 
 def test_evidence_in_a_log_file_is_that_of_the_request(url: str, script: Script, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
-    line = "draft acceptance rate = 0.5 (  {} accepted /   {} generated)"
+    line = (
+        "       eval time =    1403.42 ms /     3 tokens (   21.59 ms per token,    46.32 tokens per second)\n"
+        "      total time =    1523.71 ms /    18 tokens\n"
+        "draft acceptance rate = 0.5 (  {} accepted /   {} generated)"
+    )
     log.write_text(line.format(900, 999) + "\n")
     script.log = log
     attached = loaded(url, mechanism="draft_model", preset="llama_cpp", log_file=str(log))
     (silent,) = converse(attached, FIRST)
     assert silent.evidence.engaged is None  # the old line belongs to another request
-    script.log_line = line.format(3, 6)
+    script.log_line = line.format(2, 6)
+    (late,) = converse(attached, FIRST)
+    assert late.evidence.engaged is None
+    assert "late sign of an earlier request" in late.evidence.text
+    attached = loaded(url, mechanism="draft_model", preset="llama_cpp", log_file=str(log))
     (only,) = converse(attached, FIRST)
-    assert (only.evidence.drafted, only.evidence.accepted) == (6, 3)
+    assert (only.evidence.drafted, only.evidence.accepted) == (6, 2)
 
 
 def test_evidence_in_what_a_command_prints(url: str, script: Script, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.touch()
-    script.log, script.log_line = log, "fast kernel used"
-    sign = {"id": "fast", "where": "log", "meaning": "engaged", "mechanism": "kernel", "pattern": "fast kernel"}
+    script.log, script.log_line = log, "fast kernel used for 3 tokens"
+    sign = {
+        "id": "fast",
+        "where": "log",
+        "meaning": "engaged",
+        "mechanism": "kernel",
+        "pattern": r"fast kernel .* (?P<generated>\d+) tokens",
+    }
     evidence = {"title": "mine", "wait_s": 3.0, "absence": {"kernel": "not_engaged"}, "sign": [sign]}
     follow = (
         "import sys, time\n"
@@ -192,7 +214,7 @@ def test_evidence_in_what_a_command_prints(url: str, script: Script, tmp_path: P
     try:
         (only,) = converse(attached, FIRST)
         assert only.evidence.engaged is True
-        assert only.evidence.text == "fast kernel used"
+        assert only.evidence.text == "fast kernel used for 3 tokens"
     finally:
         attached.close()
 

@@ -15,6 +15,7 @@ import pytest
 
 from orchestrator.plan import Deadlines
 from tests.workers import tiny
+from workers.catalogue.binding import log_fault
 from workers.errors import EngineError, FaultKind, WorkerFault
 from workers.journal import port_of, read_journal
 from workers.process import WorkerProcess, WorkerSpec
@@ -64,6 +65,34 @@ def test_lines_belong_to_the_request_during_which_they_were_printed(tmp_path: Pa
     log.path.write_bytes(b"anew\n")  # truncated: all of it is newer than the mark
     assert log.lines_since(mark) == ["anew\n"]
     assert log.tail() == "anew"
+
+
+def test_a_line_that_began_before_the_mark_is_none_of_the_request(tmp_path: Path) -> None:
+    log = ServerLog(tmp_path / "log")
+    log.path.write_bytes(b"whole\nthe earlier request's summ")
+    mark = log.mark()
+    with log.path.open("ab") as file:
+        file.write(b"ary\nours\n")
+    assert log.lines_since(mark) == ["ours\n"]
+
+
+def test_a_log_that_shrank_was_replaced_or_rewritten_is_another(tmp_path: Path) -> None:
+    log = ServerLog(tmp_path / "log")
+    assert log.identify() is None
+    log.path.write_bytes(b"one\n" * 900)
+    before = log.identify()
+    assert before is not None
+    with log.path.open("ab") as file:
+        file.write(b"two\n")
+    assert log_fault(before, log.identify(mark=before.size)) is None
+    log.path.write_bytes(b"other\n" * 900)  # truncated, and grown beyond the mark since
+    assert "rewritten" in str(log_fault(before, log.identify(mark=before.size)))
+    log.path.write_bytes(b"one\n")
+    assert "shrank" in str(log_fault(before, log.identify(mark=before.size)))
+    log.path.rename(tmp_path / "log.1")
+    assert "went away" in str(log_fault(before, log.identify(mark=before.size)))
+    log.path.write_bytes(b"one\n" * 900)
+    assert "replaced" in str(log_fault(before, log.identify(mark=before.size)))
 
 
 def test_a_descriptor_that_writes_to_a_file_tells_its_path(tmp_path: Path) -> None:

@@ -1,19 +1,23 @@
 """From what was seen during one request to the evidence for it. Pure.
 
-Everything comes from that request alone: the lines printed between its start and its end, the JSON of its own answer,
-counters after minus before. Three questions stay apart: was the mechanism requested, did it engage, was it useful.
+Everything comes from that request's window: the lines printed from its start to its end, the JSON of its own answer,
+counters after minus before. `binding` decides which of these signs are the request's own. Three questions stay apart:
+was the mechanism requested, did it engage, was it useful.
 """
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from workers.catalogue import binding
+from workers.catalogue.binding import Bond, Decision, Trace, Usage, Window
 from workers.catalogue.signs import ANY, Preset, Sign
 from workers.protocol import Evidence
 
 _SHOWN = 300  # characters of a sign that are kept
+_ALSO_LINES = 4  # how far before a line its `also` may stand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,8 @@ class Seen:
         lines: the log's, None: there is no log to read.
         response: the stream's chunks, every key but the choices, the last value of each.
         before, after: for each address, what it answered; an address that did not answer is missing.
+        window: our own usage, and the identities of the log and of the process; what the addresses and the answer tell
+            of the server's traffic is added here.
     """
 
     lines: Sequence[str] | None = None
@@ -32,6 +38,7 @@ class Seen:
     after: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
     version: str | None = None
+    window: Window = field(default_factory=Window)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +49,28 @@ class Match:
     text: str
     counts: Mapping[str, int]
     holds: bool  # False: the counter is there and says that it did not happen
+    id: str | None = None  # the request's, where the sign bears one
+
+    @property
+    def trace(self) -> Trace:
+        """As binding sees it."""
+        nothing_moved = self.sign.where == "difference" and not self.holds and min(self.counts.values()) >= 0
+        return Trace(
+            source=self.sign.id,
+            where=self.sign.where,
+            says=self.sign.meaning in ("engaged", "useful") and self.holds,
+            text=self.text,
+            counts=self.counts,
+            id=self.id,
+            committed=self.sign.committed,
+            whole_server=self.sign.reach == "server" or nothing_moved,
+        )
 
 
 def find(preset: Preset, seen: Seen) -> list[Match]:
     """Every sign of the preset that the request left, in the catalogue's order."""
     applicable = (sign for sign in preset.signs if sign.applies_to(seen.version))
-    return [match for sign in applicable if (match := _match(sign, seen)) is not None]
+    return [match for sign in applicable for match in _matches(sign, seen)]
 
 
 def judge_request(preset: Preset, seen: Seen, *, mechanism: str | None) -> Evidence:
@@ -56,27 +79,93 @@ def judge_request(preset: Preset, seen: Seen, *, mechanism: str | None) -> Evide
     Args:
         mechanism: what was requested; None: plain decoding, which any sign of a mechanism contradicts.
     """
+    window = window_of(preset, seen)
     matches = [match for match in find(preset, seen) if match.sign.meaning != "not_evidence"]
     if mechanism is None:
-        return _judge_plain(preset, matches)
+        return _judge_plain(preset, matches, window)
     relevant = [match for match in matches if match.sign.mechanism in (mechanism, ANY)]
-    if (others := _other_requests(relevant)) is not None:
-        text = f"{others.text}: another client used the server during this request"
-        return _evidence(mechanism, preset, engaged=None, useful=None, text=text)
-    against = [match for match in relevant if _speaks_against(match)]
-    speaking = [match for match in relevant if match.sign.meaning == "engaged" and match.holds]
-    if against:
-        return _not_engaged(mechanism, preset, against[0], speaking)
-    if speaking:
-        return _engaged(mechanism, preset, speaking, relevant)
-    return _absent(mechanism, preset, seen)
+    speaking = [(match, match.trace) for match in relevant if _speaks(match)]
+    decision = binding.decide([trace for _, trace in speaking], window)
+    if decision is None:
+        return _absent(mechanism, preset, seen, window)
+    if decision.engaged is None:
+        return _evidence(mechanism, preset, engaged=None, useful=None, text=decision.reason)
+    match = next(match for match, trace in speaking if trace is decision.trace)
+    bound = [match for match in relevant if _is_ours(match, window)]
+    if decision.engaged:
+        return _engaged(mechanism, preset, match, bound)
+    return _not_engaged(mechanism, preset, match, bound, decision)
 
 
-def decided(preset: Preset, seen: Seen, *, mechanism: str | None) -> bool:
-    """Whether some sign has already spoken for or against what was requested: nothing more need be waited for."""
-    speaking = (match.sign for match in find(preset, seen) if match.holds)
-    silent = ("not_evidence", "useful")
-    return any(sign.meaning not in silent and sign.mechanism in (mechanism, ANY) for sign in speaking)
+def is_final(evidence: Evidence) -> bool:
+    """Whether nothing that may still come could change it: a sign spoke. A counter that stood still may yet move."""
+    if evidence.engaged is not False:
+        return bool(evidence.engaged)
+    return evidence.source.endswith((", log", ", response", ", state"))
+
+
+def unpaid(preset: Preset, lines: Sequence[str], owed: Sequence[Usage]) -> list[int]:
+    """Of our earlier requests, the places of those whose own line is not among these: each line is one request's."""
+    traces = [match.trace for match in find(preset, Seen(lines=lines)) if _speaks(match)]
+    left = []
+    for number, usage in enumerate(owed):
+        bonds = [binding.bond(trace, Window(usage=usage)) for trace in traces]
+        if Bond.equal in bonds:
+            del traces[bonds.index(Bond.equal)]
+        else:
+            left.append(number)
+    return left
+
+
+def window_of(preset: Preset, seen: Seen) -> Window:
+    """The window, with what the server's addresses and its answer tell of it."""
+    address = preset.traffic.get("address", "")
+    before, after = seen.before.get(address), seen.after.get(address)
+
+    def moved(name: str) -> int | None:
+        return _moved(before, after, preset.traffic.get(name), seen.model)
+
+    counted = {name: value for name in ("generated", "prompt", "requests") if (value := moved(name)) is not None}
+    started = preset.traffic.get("started")
+    return replace(
+        seen.window,
+        traffic=counted if address in seen.before and address in seen.after else {},
+        busy=_running(lookup(before, preset.traffic["running"])) if before and "running" in preset.traffic else None,
+        restarted=any(value < 0 for value in counted.values())
+        or (started is not None and lookup(before, started) != lookup(after, started)),
+        silent=any(_silent(sign, seen) for sign in preset.signs),
+    )
+
+
+def _is_ours(match: Match, window: Window) -> bool:
+    """Whether something binds it to the request."""
+    whole = binding.fault(match.sign.where, window) is None
+    return whole and binding.bond(match.trace, window) in (Bond.own, Bond.equal)
+
+
+def _speaks(match: Match) -> bool:
+    """For or against: a fall-back counter that did not move says nothing."""
+    return match.sign.meaning == "engaged" or (match.sign.meaning != "useful" and match.holds)
+
+
+def _silent(sign: Sign, seen: Seen) -> bool:
+    """The answer has this sign's place, and the sign is not there."""
+    if sign.place is None or lookup(seen.response, sign.place, model=seen.model) is None:
+        return False
+    return _match_body(sign, seen.response, seen.model) is None
+
+
+def _running(value: Any) -> int:
+    """How many requests run, from a count or from what describes the one that does."""
+    return int(value) if isinstance(value, int | float) else int(bool(value))
+
+
+def _moved(before: Any, after: Any, path: str | None, model: str) -> int | None:
+    """A counter that appears with its first use started at 0. None: it is not there."""
+    if path is None or not isinstance(new := lookup(after, path, model=model), int | float):
+        return None
+    old = lookup(before, path, model=model)
+    return int(new) - (int(old) if isinstance(old, int | float) else 0)
 
 
 def explain(preset: Preset, lines: Sequence[str], *, mechanism: str) -> str | None:
@@ -133,11 +222,16 @@ def _element(body: Any, selector: str, model: str) -> Any:
 # ---- signs ----
 
 
-def _match(sign: Sign, seen: Seen) -> Match | None:
+def _matches(sign: Sign, seen: Seen) -> list[Match]:
     if sign.where == "log":
         return _match_log(sign, seen.lines or ())
+    found = _match(sign, seen)
+    return [] if found is None else [found]
+
+
+def _match(sign: Sign, seen: Seen) -> Match | None:
     if sign.where == "response":
-        return _match_body(sign, {}, seen.response, seen.model)
+        return _match_body(sign, seen.response, seen.model)
     address = sign.address or ""
     if address not in seen.after:
         return None
@@ -146,18 +240,34 @@ def _match(sign: Sign, seen: Seen) -> Match | None:
         return None if before is None else _match_difference(sign, before, after, seen.model)
     if sign.fresh is not None and _same(sign.fresh, before, after, seen.model):
         return None
-    return _match_body(sign, before, after, seen.model)
+    return _match_body(sign, after, seen.model)
 
 
-def _match_log(sign: Sign, lines: Sequence[str]) -> Match | None:
-    found = [(line, matched) for line in lines if (matched := sign.expression.search(line))]
+def _match_log(sign: Sign, lines: Sequence[str]) -> list[Match]:
+    """One a line; of a sign whose lines are parts of one request's, one with their sum."""
+    found = [
+        (_from(line, matched), matched.groupdict() | _also(sign, lines[max(0, place - _ALSO_LINES) : place]))
+        for place, line in enumerate(lines)
+        if (matched := sign.expression.search(line))
+    ]
     if not found:
-        return None
-    each = [_digits(matched.groupdict()) for _, matched in found]
-    counts = each[-1]
+        return []
+    each = [(text, _digits(groups), groups.get("id")) for text, groups in found]
     if sign.sum:
-        counts = {name: sum(one.get(name, 0) for one in each) for name in {key for one in each for key in one}}
-    return Match(sign=sign, text=_from(*found[-1]), counts=counts, holds=_holds(sign, counts))
+        names = {name for _, counts, _ in each for name in counts}
+        each = [(each[-1][0], {name: sum(counts.get(name, 0) for _, counts, _ in each) for name in names}, each[-1][2])]
+    return [
+        Match(sign=sign, text=text, counts=counts, holds=_holds(sign, counts), id=own) for text, counts, own in each
+    ]
+
+
+def _also(sign: Sign, before: Sequence[str]) -> dict[str, str | None]:
+    """What the lines just before a sign's own tell of the same request: of each expression, the nearest line."""
+    found: dict[str, str | None] = {}
+    for expression in sign.expressions_before:
+        matched = next((each for line in reversed(before) if (each := expression.search(line))), None)
+        found |= {} if matched is None else matched.groupdict()
+    return found
 
 
 def _from(line: str, matched: re.Match[str]) -> str:
@@ -165,7 +275,7 @@ def _from(line: str, matched: re.Match[str]) -> str:
     return line[matched.start() :].strip().rstrip(":")[:_SHOWN]
 
 
-def _match_body(sign: Sign, before: Any, body: Any, model: str) -> Match | None:
+def _match_body(sign: Sign, body: Any, model: str) -> Match | None:
     values = {name: lookup(body, path, model=model) for name, path in sign.counts.items()}
     counts = {name: int(value) for name, value in values.items() if isinstance(value, int | float)}
     shown = [f"{sign.counts[name]}={value}" for name, value in counts.items()]
@@ -186,15 +296,11 @@ def _match_body(sign: Sign, before: Any, body: Any, model: str) -> Match | None:
 
 
 def _match_difference(sign: Sign, before: Any, after: Any, model: str) -> Match | None:
-    counts = {}
-    for name, path in sign.counts.items():
-        new, old = lookup(after, path, model=model), lookup(before, path, model=model)
-        if isinstance(new, int | float):
-            # A counter that appears with its first use started at 0.
-            counts[name] = int(new) - (int(old) if isinstance(old, int | float) else 0)
+    found = {name: _moved(before, after, path, model) for name, path in sign.counts.items()}
+    counts = {name: value for name, value in found.items() if value is not None}
     if not counts or (sign.positive is not None and sign.positive not in counts):
         return None
-    shown = ", ".join(f"{name} +{value}" for name, value in counts.items())
+    shown = ", ".join(f"{name} {value:+d}" for name, value in counts.items())
     text = f"{sign.address}: {shown}"
     return Match(sign=sign, text=text[:_SHOWN], counts=counts, holds=_holds(sign, counts))
 
@@ -218,44 +324,36 @@ def _as_text(value: Any) -> str:
 # ---- judging ----
 
 
-def _speaks_against(match: Match) -> bool:
-    if match.sign.meaning in ("fell_back", "disabled_mid_request"):
-        return match.holds
-    return match.sign.meaning == "engaged" and not match.holds
-
-
-def _other_requests(matches: Sequence[Match]) -> Match | None:
-    """A counter of requests that moved by more than this one."""
-    return next((match for match in matches if match.counts.get("requests", 1) > 1), None)
-
-
-def _not_engaged(mechanism: str, preset: Preset, against: Match, speaking: Sequence[Match]) -> Evidence:
+def _not_engaged(
+    mechanism: str, preset: Preset, against: Match, bound: Sequence[Match], decision: Decision
+) -> Evidence:
     text = against.text
-    if against.sign.meaning == "disabled_mid_request" or speaking:
+    if against.sign.meaning == "disabled_mid_request" or decision.partly:
         text = f"ran for a part of the request only: {text}"
-    return _evidence(
-        mechanism, preset, engaged=False, useful=any(_accepted(match) for match in speaking), text=text, match=against
-    )
+    useful = any(_accepted(match) for match in bound)
+    return _evidence(mechanism, preset, engaged=False, useful=useful, text=text, match=against)
 
 
-def _engaged(mechanism: str, preset: Preset, speaking: Sequence[Match], relevant: Sequence[Match]) -> Evidence:
-    """The sign with the most counts speaks."""
-    best = max(speaking, key=lambda match: len(match.counts.keys() & {"drafted", "accepted"}))
-    if (copied := next((match for match in speaking if _only_copied(match)), None)) is not None:
+def _engaged(mechanism: str, preset: Preset, match: Match, bound: Sequence[Match]) -> Evidence:
+    if (copied := next((other for other in bound if _only_copied(other)), None)) is not None:
         text = f"every verify step was copied from the context, none was drafted: {copied.text}"
         return _evidence(mechanism, preset, engaged=False, useful=False, text=text, match=copied)
-    useful = _useful(best)
-    if any(match.sign.meaning == "useful" and match.holds for match in relevant):
+    useful = _useful(match)
+    if any(other.sign.meaning == "useful" and other.holds for other in bound):
         useful = True
-    text = best.text
-    if useful is None and best.sign.copies:
+    text = match.text
+    if useful is None and match.sign.copies:
         text += "; accepted tokens may be copies from the context: whether a drafted one was accepted is unknown"
-    return _evidence(mechanism, preset, engaged=True, useful=useful, text=text, match=best)
+    return _evidence(mechanism, preset, engaged=True, useful=useful, text=text, match=match)
 
 
-def _absent(mechanism: str, preset: Preset, seen: Seen) -> Evidence:
+def _absent(mechanism: str, preset: Preset, seen: Seen, window: Window) -> Evidence:
     always = preset.absence.get(mechanism) == "not_engaged"
     readable = seen.lines is not None or bool(seen.after) or _tells_in_response(preset, mechanism)
+    places = (("log", seen.lines is not None), ("state", bool(seen.after)))
+    broken = [reason for where, there in places if there and (reason := binding.fault(where, window)) is not None]
+    if broken:
+        return _evidence(mechanism, preset, engaged=None, useful=None, text=broken[0])
     if always and readable:
         text = f"{preset.title} always says when it uses {mechanism}, and did not"
         return _evidence(mechanism, preset, engaged=False, useful=False, text=text)
@@ -296,7 +394,10 @@ def copies(preset: Preset, seen: Seen) -> Evidence | None:
 
     Copying is allowed, not requested: whether it ran decides nothing. How many copied tokens were accepted is unknown.
     """
+    window = window_of(preset, seen)
     for match in find(preset, seen):
+        if not _is_ours(match, window):
+            continue
         steps = match.counts.get("copy_cycles")
         if match.sign.copies and steps is not None:
             return Evidence(
@@ -312,11 +413,17 @@ def copies(preset: Preset, seen: Seen) -> Evidence | None:
     return None
 
 
-def _judge_plain(preset: Preset, matches: Sequence[Match]) -> Evidence:
+def _judge_plain(preset: Preset, matches: Sequence[Match], window: Window) -> Evidence:
+    """Here a sign that may be another request's counts all the same: what cannot be told apart is not plain."""
     ran = next((match for match in matches if match.sign.meaning in ("engaged", "useful") and match.holds), None)
     if ran is not None:
+        text = (
+            ran.text
+            if _is_ours(ran, window)
+            else f"{ran.text} (perhaps another client's: it cannot be bound to a request)"
+        )
         useful = bool(_accepted(ran))
-        return _evidence("plain", preset, engaged=True, useful=useful, text=ran.text, match=ran, requested=False)
+        return _evidence("plain", preset, engaged=True, useful=useful, text=text, match=ran, requested=False)
     text = f"no sign of speculation from {preset.title}"
     return _evidence("plain", preset, engaged=False, useful=False, text=text, requested=False)
 

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,8 @@ FOLDER = Path(__file__).parent
 PLACES = ("log", "response", "state", "difference")
 MEANINGS = ("engaged", "fell_back", "disabled_mid_request", "useful", "not_evidence")
 DENOMINATORS = ("drafted", "generated", "cycles")
+REACHES = ("request", "server")
+TRAFFIC = ("address", "generated", "prompt", "requests", "running", "started")
 ANY = "any"  # of a sign's mechanism: whichever was requested
 
 
@@ -36,6 +38,11 @@ class Sign:
         copies: `accepted` holds tokens that were copied from the context. A count `copied` (tokens proposed by copying)
             bounds them; without one their number is unknown. They are no acceptance of the mechanism's own proposals.
         sum: log: add up the lines of one request; else the last one counts.
+        committed: `cycles` and `accepted` together are the tokens that were written, or all but the first.
+        also: log: expressions for the lines just before this one; their groups count as this line's.
+        place: response: a path that is there in every answer which could hold the counts.
+        reach: what a sign that it did not run is about: `request`, or `server`: every request from then on.
+        sum: log: add up the lines of one request; else each line is a request's.
         since, until: the server's versions that say so; until is not included.
     """
 
@@ -53,6 +60,10 @@ class Sign:
     denominator: str | None = None
     share: str | None = None
     copies: bool = False
+    committed: bool = False
+    also: Sequence[str] = ()
+    place: str | None = None
+    reach: str = "request"
     sum: bool = False
     since: str | None = None
     until: str | None = None
@@ -62,6 +73,11 @@ class Sign:
     def expression(self) -> re.Pattern[str]:
         """The pattern of a log's line, or of a field's text."""
         return re.compile(self.pattern or self.matches or "")
+
+    @cached_property
+    def expressions_before(self) -> tuple[re.Pattern[str], ...]:
+        """Those of `also`."""
+        return tuple(re.compile(each) for each in self.also)
 
     def applies_to(self, version: str | None) -> bool:
         """Whether this version says so. An unknown version may say anything that any version says."""
@@ -80,6 +96,8 @@ class Preset:
         absence: for each mechanism, what it means that a request left no sign: `not_engaged` where the server always
             gives one, else `unknown`, which is also what a mechanism has that is not listed.
         prometheus: addresses whose answer is Prometheus text.
+        traffic: an `address`, and there the paths to counters of everything that the server served (`generated`,
+            `prompt`, `requests`), to the requests that it runs (`running`) and to what changes when it is `started`.
         wait_s: how long after the answer its last sign may come.
         figures: paths in the response to the server's own figures: decode_tps, prefill_tps, cached_tokens.
         body_first, body_each: what a conversation's first request, or each of its requests, says so that no earlier
@@ -91,6 +109,7 @@ class Preset:
     signs: tuple[Sign, ...] = ()
     absence: Mapping[str, str] = field(default_factory=dict)
     prometheus: tuple[str, ...] = ()
+    traffic: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0.0
     figures: Mapping[str, str] = field(default_factory=dict)
     body_first: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +126,8 @@ class Preset:
     @property
     def addresses(self) -> tuple[str, ...]:
         """What has to be read before and after each request."""
-        return tuple(dict.fromkeys(sign.address for sign in self.signs if sign.address is not None))
+        named = [sign.address for sign in self.signs] + [self.traffic.get("address")]
+        return tuple(dict.fromkeys(address for address in named if address is not None))
 
 
 def names() -> list[str]:
@@ -140,6 +160,7 @@ def read(name: str, body: Mapping[str, Any]) -> Preset:
     signs = tuple(_sign(name, each) for each in body.get("sign", ()))
     if bad := [value for value in values.get("absence", {}).values() if value not in ("not_engaged", "unknown")]:
         raise CatalogueError(f"evidence {name}: absence is {bad[0]!r}; write not_engaged or unknown")
+    _require_traffic(name, values.get("traffic", {}))
     return Preset(name=name, signs=signs, **({"title": name} | values))
 
 
@@ -148,10 +169,10 @@ def _sign(where: str, body: Mapping[str, Any]) -> Sign:
     _refuse_unknown(label, body, {f.name for f in fields(Sign)})
     try:
         sign = Sign(**body)
-        _ = sign.expression
+        _ = sign.expression, sign.expressions_before
     except (TypeError, re.error) as error:
         raise CatalogueError(f"evidence {label}: {error}") from error
-    for key, known in (("where", PLACES), ("meaning", MEANINGS)):
+    for key, known in (("where", PLACES), ("meaning", MEANINGS), ("reach", REACHES)):
         if getattr(sign, key) not in known:
             raise CatalogueError(f"evidence {label}: {key} is {getattr(sign, key)!r}; one of {', '.join(known)}")
     if sign.denominator is not None and sign.denominator not in DENOMINATORS:
@@ -171,6 +192,12 @@ def _require_source(label: str, sign: Sign) -> None:
         raise CatalogueError(f"evidence {label}: share needs the count generated, and is a path: a log has none")
     if sign.positive is not None and sign.where != "log" and sign.positive not in sign.counts:
         raise CatalogueError(f"evidence {label}: positive names no count")
+
+
+def _require_traffic(label: str, traffic: Mapping[str, str]) -> None:
+    _refuse_unknown(f"{label}, traffic", traffic, set(TRAFFIC))
+    if traffic and "address" not in traffic:
+        raise CatalogueError(f"evidence {label}: traffic has no address")
 
 
 def _refuse_unknown(label: str, body: Mapping[str, Any], known: set[str]) -> None:

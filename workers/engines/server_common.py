@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workers.catalogue.match import Seen, copies, decided, explain, figures, judge_request, parse_prometheus
+from workers.catalogue.binding import LogIdentity, ProcessIdentity, Usage, Window
+from workers.catalogue.match import Seen, copies, explain, figures, is_final, judge_request, parse_prometheus, unpaid
 from workers.catalogue.signs import CatalogueError, Preset, load
 from workers.counts import Counts, Written, require_possible, stated_count, unlikely
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
@@ -25,6 +26,7 @@ from workers.http.answer import Answer
 from workers.http.client import Client, Reply, StatusError, TooLate
 from workers.http.tokens import APPORTIONED, apportion
 from workers.masking import KNOWN
+from workers.port_watch import PortWatch
 from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, TimePasses
 from workers.server_process import ServerLog
 from workers.tracebacks import last_fault
@@ -34,6 +36,8 @@ CHAT_PATH, TEXT_PATH = "/v1/chat/completions", "/v1/completions"
 READY_TOKENS = 2
 _POLL_S = 0.02
 _CAUSE_S = 1.0  # how long after an error its cause may come in the log
+_QUIET_S = 0.2  # a log that grows no more for so long has printed what it owed
+_OWED_S = 30.0  # an earlier request's sign that comes later than this is not expected
 # More of a conversation's first prompt from a cache than this: some earlier one was not forgotten.
 _FRESH_SHARE = 0.5
 
@@ -46,9 +50,23 @@ class Turn:
     path: str
     body: bytes
     prompt_ids: list[int] | None  # None: no tokenizer of our own
-    log_mark: int
     before: dict[str, Any]
+    surroundings: "Surroundings"
     reply: Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is there beside the server's own figures at one moment."""
+
+    log: LogIdentity | None
+    processes: frozenset[ProcessIdentity]
+    company: str | None
+
+    @property
+    def log_mark(self) -> int:
+        """Where the log's next line begins."""
+        return 0 if self.log is None else self.log.size
 
 
 class ServerEngine(Engine):
@@ -67,6 +85,9 @@ class ServerEngine(Engine):
         self._client: Client | None = None
         self._log: ServerLog | None = None
         self._log_start = 0  # where this server's part of the log begins
+        self._watch: PortWatch | None = None
+        self._owed: list[tuple[Usage, float]] = []  # requests without a sign as yet, and until when it may come
+        self._looked_until = 0  # the place in the log up to which signs of earlier requests were looked for
         self._tokenizer: Any = None
         self._encode: Callable[[Sequence[Mapping[str, str]]], list[int]] | None = None
 
@@ -97,6 +118,8 @@ class ServerEngine(Engine):
         self._preset: Preset = load("none")
         try:
             info = self._open()
+            self._port_watch()
+            self._looked_until = self._log_start
         except BaseException as error:
             try:
                 self.close()  # whatever was started must not outlive a load that failed
@@ -111,6 +134,7 @@ class ServerEngine(Engine):
 
     def prepare(self, request: TurnRequest) -> None:
         self._require_server()
+        self._settle_log()
         path, body = self._body(request)
         prompt_ids = None if self._encode is None else self._encode(request.messages)
         self._turn = Turn(
@@ -118,9 +142,9 @@ class ServerEngine(Engine):
             path=path,
             body=json.dumps(body).encode(),
             prompt_ids=prompt_ids,
-            log_mark=0 if self._log is None else self._log.mark(),
             before=self._read_addresses(),
             reply=Reply(answer=Answer(max_tokens=request.max_tokens)),
+            surroundings=self._look_around(),
         )
 
     def stream(self) -> Iterator[None]:
@@ -128,7 +152,7 @@ class ServerEngine(Engine):
         try:
             yield from self._connected().stream(turn.path, turn.body, turn.reply, self.clock)
         except StatusError as error:
-            raise self._with_cause(error, turn.log_mark) from error
+            raise self._with_cause(error, turn.surroundings.log_mark) from error
 
     def finish(self) -> TurnResult:
         turn = self._prepared()
@@ -251,6 +275,7 @@ class ServerEngine(Engine):
         reply = Reply(answer=Answer(max_tokens=tokens))
         for _ in self._connected().stream(path, json.dumps(body).encode(), reply, self.clock):
             pass
+        self._owe(_usage(reply.answer, max_tokens=tokens))  # nobody waited for its signs
         return reply.answer
 
     def _connected(self) -> Client:
@@ -409,17 +434,86 @@ class ServerEngine(Engine):
         """A server may print or count a moment after its answer ended; wait for that, not longer than it takes."""
         deadline = time.monotonic() + (self._preset.wait_s if self.mechanism is not None else 0.0)
         while True:
-            seen = Seen(
-                lines=None if self._log is None else self._log.lines_since(turn.log_mark),
-                response=turn.reply.answer.response,
-                before=turn.before,
-                after=self._read_addresses(),
-                model=self.model,
-                version=self.server_version,
-            )
-            if decided(self._preset, seen, mechanism=self.mechanism) or time.monotonic() >= deadline:
-                return seen
+            seen = self._seen(turn)
+            decided = judge_request(self._preset, seen, mechanism=self.mechanism)
+            if is_final(decided) or time.monotonic() >= deadline:
+                break
             time.sleep(_POLL_S)
+        if self.mechanism is not None and not decided.engaged:
+            self._owe(seen.window.usage)
+        return seen
+
+    def _owe(self, usage: Usage) -> None:
+        self._owed.append((usage, time.monotonic() + _OWED_S))
+
+    def _seen(self, turn: Turn) -> Seen:
+        before = turn.surroundings
+        lines = None if self._log is None else self._log.lines_since(before.log_mark)
+        after = self._look_around(mark=before.log_mark)
+        window = Window(
+            usage=_usage(turn.reply.answer, max_tokens=turn.request.max_tokens),
+            owed=[usage for usage, _ in self._owed],
+            log_before=before.log,
+            log_after=after.log,
+            processes_before=before.processes,
+            processes_after=after.processes,
+            company=before.company or after.company,
+        )
+        return Seen(
+            lines=lines,
+            response=turn.reply.answer.response,
+            before=turn.before,
+            after=self._read_addresses(),
+            model=self.model,
+            version=self.server_version,
+            window=window,
+        )
+
+    def _look_around(self, *, mark: int | None = None) -> Surroundings:
+        watch = self._port_watch()
+        return Surroundings(
+            log=None if self._log is None else self._log.identify(mark=mark),
+            processes=watch.processes(),
+            company=watch.company(),
+        )
+
+    def _port_watch(self) -> PortWatch:
+        """Made while the engine loads, so that a server that is restarted later is another process."""
+        if self._watch is None:
+            self._watch = PortWatch(self._connected().url)
+        return self._watch
+
+    def _settle_log(self) -> None:
+        """Let the lines come that earlier requests still owe: what is printed after them is this request's."""
+        now = time.monotonic()
+        self._owed = [(usage, until) for usage, until in self._owed if until > now]
+        if not self._owed or self._log is None or self.mechanism is None:
+            return
+        self._wait_until_quiet(self._log)
+        lines = self._log.lines_since(self._looked_until)
+        self._looked_until = self._log.mark()
+        left = unpaid(self._preset, lines, [usage for usage, _ in self._owed])
+        self._owed = [self._owed[number] for number in left]
+
+    def _wait_until_quiet(self, log: ServerLog) -> None:
+        deadline = time.monotonic() + self._preset.wait_s
+        size, since = log.mark(), time.monotonic()
+        while time.monotonic() < min(deadline, since + _QUIET_S):
+            time.sleep(_POLL_S)
+            if (grown := log.mark()) != size:
+                size, since = grown, time.monotonic()
+
+
+def _usage(answer: Answer, *, max_tokens: int) -> Usage:
+    """By the answer's own words alone: what our tokenizer counts binds nothing."""
+    prompt, generated = (answer.usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+    named = answer.response.get("id")
+    return Usage(
+        prompt=prompt if type(prompt) is int else None,
+        generated=generated if type(generated) is int else None,
+        max_tokens=max_tokens,
+        ids=frozenset({named} if isinstance(named, str) else ()),
+    )
 
 
 def _rate(stated: float | None) -> float | None:
