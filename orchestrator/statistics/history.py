@@ -1,25 +1,36 @@
 """An arm over time: did its speed change, when, and what changed with it? Pure.
 
-A point is a run's median. Points are split where the fit of two levels is best (`ruptures`, least squares on the log
-scale, at least ten points each side), and a split counts when at most 1 in 100 random orders of the same points can be
-split as well. Only the parts of a split that counts are looked at further, so that noise alone gives a false alarm in
-at most 1 history of 100, whatever its length.
+A point is a run's median. Points are split where the fit of two levels is best (least squares on the log scale, at
+least ten points each side), and a split counts when at most 1 in 100 histories without a change, made of the same
+points, can be split as well. Only the parts of a split that counts are looked at further, so that noise alone gives a
+false alarm in about 1 history of 100, whatever its length.
 
-The random orders assume that points of an unchanged arm are exchangeable. A machine that is warm every summer is not;
-then a change is reported, rightly, and its cause is not in the versions.
+A machine's evenings resemble the evenings before, so points of an unchanged arm wander. The histories without a change
+wander alike: with r the correlation of neighbouring points, what is new in each point, x_t - r x_(t-1), is put into a
+random order, and the history is made of it again. r comes from the spread of differences, Var(x_(t+2) - x_t) =
+(1 + r) Var(x_(t+1) - x_t) for a first-order autoregression, in which a change of level is two large values that are
+left out; one standard error is added, because an r that is too small is a false alarm. Share of histories with a false
+alarm, 200 each: 0.02 at r = 0.4 and 0.025 at r = 0.6 for 420 points; random orders of the points themselves gave 0.225
+and 0.605. The price: in 24 points a step of twice the noise is found in 59 % of histories, not in 78 %.
+
+A level that moves slowly for months is no such wandering; then a change is reported, rightly, and its cause is not in
+the versions.
 """
 
 import datetime as dt
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import ruptures
 
 MIN_POINTS = 10  # on each side of a change
 FALSE_ALARMS = 0.01
-ORDERS = 999  # random orders drawn; the smallest p-value is 1 / (ORDERS + 1)
+ORDERS = 999  # histories without a change; the smallest p-value is 1 / (ORDERS + 1)
+MOST_CORRELATED = 0.95  # above it a history would wander without end
+LARGEST_STEP = 4.0  # in units of the spread: a larger difference between neighbours is a change or an odd run
+NORMAL_MAD = 0.6745  # median of |x| for standard normal x
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,7 +83,7 @@ def _splits(y: Floats, offset: int, *, rng: np.random.Generator) -> list[tuple[i
     """Where this part and its parts split, with the p-value of each, in order."""
     if len(y) < 2 * MIN_POINTS:
         return []
-    (at, _) = ruptures.Binseg(model="l2", min_size=MIN_POINTS, jump=1).fit_predict(y, n_bkps=1)
+    at = MIN_POINTS + int(np.argmax(_gains(y[None, :])))
     p_value = _p_value(y, rng)
     if p_value > FALSE_ALARMS:
         return []
@@ -82,18 +93,44 @@ def _splits(y: Floats, offset: int, *, rng: np.random.Generator) -> list[tuple[i
 
 
 def _p_value(y: Floats, rng: np.random.Generator) -> float:
-    """The share of random orders whose best split is at least as good as the observed, the observed one counted in."""
-    orders = rng.permuted(np.tile(y, (ORDERS, 1)), axis=1)
-    best = _best_gains(np.vstack([y, orders]))
+    """The share of histories without a change whose best split is at least as good, the observed one counted in."""
+    best = _gains(np.vstack([y, _unchanged(y, rng)])).max(axis=1)
     return float(np.mean(best >= best[0] * (1 - 1e-12)))
 
 
-def _best_gains(rows: Floats) -> Floats:
-    """For each row, the largest drop of the sum of squares that a split brings."""
+def _unchanged(y: Floats, rng: np.random.Generator) -> Floats:
+    """Histories that wander as this one does and have no change, (ORDERS, n)."""
+    correlation = neighbours_correlation(y)
+    spread = math.sqrt(1 - correlation**2)
+    centred = y - np.median(y)
+    news = np.concatenate([centred[:1] * spread, centred[1:] - correlation * centred[:-1]])
+    made: Floats = rng.permuted(np.tile(news, (ORDERS, 1)), axis=1)
+    made[:, 0] /= spread
+    for index in range(1, len(y)):
+        made[:, index] += correlation * made[:, index - 1]
+    return made
+
+
+def neighbours_correlation(y: Floats) -> float:
+    """The correlation of neighbouring points plus one standard error, from 0 to 0.95; see the module's text."""
+    near, far = _spread(np.diff(y)), _spread(y[2:] - y[:-2])
+    found = far / near - 1 if near > 0 else 0.0
+    return float(np.clip(found + 1 / math.sqrt(len(y)), 0, MOST_CORRELATED))
+
+
+def _spread(differences: Floats) -> float:
+    """Their variance, without the few that are far from the others."""
+    sizes = np.abs(differences - np.median(differences))
+    kept = sizes <= LARGEST_STEP * float(np.median(sizes)) / NORMAL_MAD
+    return float(np.var(differences[kept]))
+
+
+def _gains(rows: Floats) -> Floats:
+    """The drop of the sum of squares that a split brings, for each row and each place of a split, first to last."""
     n = rows.shape[1]
     sums = np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1)[:, MIN_POINTS - 1 : n - MIN_POINTS]
     left = np.arange(MIN_POINTS, n - MIN_POINTS + 1)
-    gains: Floats = (sums**2 * (1 / left + 1 / (n - left))).max(axis=1)
+    gains: Floats = sums**2 * (1 / left + 1 / (n - left))
     return gains
 
 
