@@ -5,11 +5,13 @@ A JSONL line is one conversation in OpenAI's message form:
     {"class": "maths", "messages": [{"role": "user", "content": "..."}]}
     {"class": "chat", "max_tokens": 50, "turns": [[{"role": "user", ...}], [{"role": "user", ...}]]}
 
-`messages` is answered once; `turns` holds, for each answer, the messages added before it. Optional: `id`, `class`
-(default: the workload's name), `max_tokens` (default: the workload's).
+A content is a text, or a list of parts of type text, which are joined. `messages` is answered once; `turns` holds, for
+each answer, the messages added before it. Optional: `id`, `class` (default: the workload's name), `max_tokens`
+(default: the workload's).
 """
 
 import json
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from orchestrator.errors import InputError
 from orchestrator.plan import Prompt
 
 _KEYS = ("id", "class", "max_tokens", "messages", "turns")
+_MOST_BYTES = 256 * 2**20
+_MOST_TOKENS = 1_000_000  # that one answer may have
 _ROLES = ("system", "user", "assistant")
 
 Turn = tuple[dict[str, str], ...]
@@ -66,6 +70,11 @@ def parse_prompts(text: str, *, where: str, name: str, max_tokens: int) -> tuple
 
 def _text(path: Path) -> str:
     try:
+        about = path.stat()
+        if stat.S_ISREG(about.st_mode) and about.st_size > _MOST_BYTES:
+            raise InputError(f"{path}: {about.st_size / 1e6:.0f} MB are too much for a file of prompts; give fewer")
+        if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+            raise InputError(f"{path}: is no regular file; give a JSONL file of prompts: workload.file=my.jsonl")
         content = path.read_bytes()
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -78,8 +87,8 @@ def _text(path: Path) -> str:
 def _prompt(line: str, where: str, name: str, index: int, max_tokens: int) -> Prompt:
     body = _object(line, where)
     limit = body.get("max_tokens", max_tokens)
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise InputError(f"{where}: max_tokens is {limit!r}; give a whole number of at least 1")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST_TOKENS:
+        raise InputError(f"{where}: max_tokens is {limit!r}; give a whole number of at least 1, at most {_MOST_TOKENS}")
     return Prompt(
         id=_word(body, "id", where, default=f"{name}/{index}"),
         workload=name,
@@ -91,9 +100,12 @@ def _prompt(line: str, where: str, name: str, index: int, max_tokens: int) -> Pr
 
 def _object(line: str, where: str) -> dict[str, Any]:
     try:
-        body = json.loads(line)
+        body = json.loads(line, object_pairs_hook=_without_doubles)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON ({error.msg}, column {error.colno}); write one object a line") from error
+    except (ValueError, RecursionError) as error:  # a key twice, a number without end, no end of brackets
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{where}: {why}; write one object a line") from error
     if not isinstance(body, dict):
         raise InputError(f"{where}: not a JSON object; write " + '{"class": ..., "messages": [...]}')
     if unknown := [key for key in body if key not in _KEYS]:
@@ -103,11 +115,27 @@ def _object(line: str, where: str) -> dict[str, Any]:
     return body
 
 
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that stands twice JSON's readers take the last one without a word."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} stands twice, and only one of its values can hold")
+        found[key] = value
+    return found
+
+
 def _word(body: Mapping[str, Any], key: str, where: str, *, default: str) -> str:
     value = body.get(key, default)
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{where}: {key} is {value!r}; give a text that is not empty")
+    _require_characters(value, f"{where}: {key}")
     return value
+
+
+def _require_characters(text: str, what: str) -> None:
+    if any(0xD800 <= ord(character) < 0xE000 for character in text):
+        raise InputError(f"{what} holds half a surrogate pair; write the character itself")
 
 
 def _turns(body: Mapping[str, Any], where: str) -> Iterator[Turn]:
@@ -126,14 +154,33 @@ def _turns(body: Mapping[str, Any], where: str) -> Iterator[Turn]:
 def _message(message: Any, where: str) -> dict[str, str]:
     if not isinstance(message, dict) or set(message) != {"role", "content"}:
         raise InputError(f"{where}: a message has exactly role and content, not {json.dumps(message)[:80]}")
-    role, content = message["role"], message["content"]
+    role = message["role"]
     if role not in _ROLES:
         raise InputError(f"{where}: unknown role {role!r}; valid: {', '.join(_ROLES)}")
-    if not isinstance(content, str) or not content.strip():
+    content = _content(message["content"], role, where)
+    if not content.strip():
         raise InputError(f"{where}: the {role}'s content is empty or no text")
-    if any(0xD800 <= ord(character) < 0xE000 for character in content):
-        raise InputError(f"{where}: the {role}'s content holds half a surrogate pair; write the character itself")
+    _require_characters(content, f"{where}: the {role}'s content")
     return {"role": role, "content": content}
+
+
+def _content(content: Any, role: str, where: str) -> str:
+    """A text as it is; of a list of parts, OpenAI's other form, the texts one after the other."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not content:
+        raise InputError(f"{where}: the {role}'s content is empty or no text")
+    texts = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind != "text" or set(part) != {"type", "text"} or not isinstance(part["text"], str):
+            example = '{"type": "text", "text": "..."}'
+            shown = json.dumps(part)[:60]
+            raise InputError(
+                f"{where}: the {role}'s content is empty or no text: its part {shown} is not like {example}"
+            )
+        texts.append(part["text"])
+    return "".join(texts)
 
 
 def _two_turns(workload: Mapping[str, Any]) -> Prompt:

@@ -1,12 +1,25 @@
-"""From a file's bytes to JSON values: byte order marks, and files of one object a line. Pure."""
+"""From a file's bytes to JSON values: byte order marks, one object a line, files appended to or cut off. Pure.
+
+What a stranger's file holds is bounded here: its size, its depth, its numbers. Whatever cannot be read is refused in
+one line.
+"""
 
 import codecs
 import json
-from dataclasses import dataclass
+import math
+import re
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.errors import InputError
 
+MOST_BYTES = 128 * 2**20
+MOST_VALUES = 4_000_000  # a value takes up to a hundred bytes once it is read
+DEEPEST = 60
+_SHOWN = 60
+_TOO_LARGE = 2**63
+_END = 12  # characters from the end: a word or a number that was cut off
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # UTF-32 begins as UTF-16 does, so it is asked first.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig", "UTF-8"),
@@ -21,16 +34,23 @@ _MARKS = (
 class Decoded:
     """A file's content."""
 
-    body: Any  # a JSON value; of a file with an object a line, the list of them
+    body: Any  # a JSON value; of a file with several, the list of them
     notes: tuple[str, ...]
+
+
+class _Refused(Exception):
+    """A JSON value that no result file has."""
 
 
 def decode(content: bytes, *, name: str) -> Decoded:
     """The JSON that a file holds. `name` is the file's, for messages.
 
+    NaN and infinite numbers become null, half surrogate pairs a replacement character; notes tell of both.
+
     Raises:
-        InputError: not text, or not JSON.
+        InputError: not text, not JSON, or beyond every bound.
     """
+    _require_bounds(content, name)
     codec, notes = _codec(content)
     try:
         text = content.decode(codec)
@@ -38,13 +58,27 @@ def decode(content: bytes, *, name: str) -> Decoded:
         raise InputError(f"{name}: not text ({error.reason} at byte {error.start}); give a JSON file") from error
     if not text.strip():
         raise InputError(f"{name}: empty; give the file that the tool wrote")
+    if "\0" in text[:8]:
+        raise InputError(f"{name}: looks like UTF-16 without a byte order mark; save it as UTF-8")
+    reader = _Reader()
     try:
-        return Decoded(body=json.loads(text), notes=notes)
+        body = reader.read(text)
+        body = reader.clean(body)
+    except _Refused as error:
+        raise InputError(f"{name}: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"{name}: {_too_deep()}") from error
     except ValueError as error:
-        lines = _lines(text)
-        if lines is None:
-            raise InputError(f"{name}: not JSON ({error}); give the tool's JSON output") from error
-        return Decoded(body=lines, notes=notes)
+        raise InputError(f"{name}: not JSON ({error}); give the tool's JSON output") from error
+    return Decoded(body=body, notes=(*notes, *reader.notes()))
+
+
+def _require_bounds(content: bytes, name: str) -> None:
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{name}: {len(content) / 1e6:.0f} MB are too much for a result file; give the tool's JSON")
+    values = sum(content.count(sign) for sign in (b",", b"[", b"{"))
+    if values > MOST_VALUES:
+        raise InputError(f"{name}: about {values} values are too many for a result file; give a summary of it")
 
 
 def _codec(content: bytes) -> tuple[str, tuple[str, ...]]:
@@ -54,9 +88,139 @@ def _codec(content: bytes) -> tuple[str, tuple[str, ...]]:
     return "utf-8", ()
 
 
-def _lines(text: str) -> list[Any] | None:
-    """One JSON value a line; None where a line is none."""
-    try:
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except ValueError:
-        return None
+def _too_deep() -> str:
+    return f"nested more than {DEEPEST} deep, as no result file is; give the tool's JSON output"
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads a text, and remembers what was odd about it."""
+
+    said: list[str] = field(default_factory=list)
+    unmeasured: int = 0
+    halves: int = 0
+
+    def notes(self) -> list[str]:
+        """One line each."""
+        found = list(self.said)
+        if self.unmeasured:
+            found.append(f"NaN or an infinite number {_times(self.unmeasured)}, taken for not measured")
+        if self.halves:
+            found.append(f"half a surrogate pair in {self.halves} texts, replaced by U+FFFD")
+        return found
+
+    def read(self, text: str) -> Any:
+        """One value, or several one after the other: an object a line, or lists that were appended to a file."""
+        decoder = json.JSONDecoder(
+            object_pairs_hook=_object, parse_int=_whole, parse_float=self._real, parse_constant=self._constant
+        )
+        found: list[Any] = []
+        at, end = _skip(text, 0), len(text.rstrip())
+        while at < end:
+            try:
+                value, past = decoder.raw_decode(text, at)
+            except json.JSONDecodeError as error:
+                whole = self._whole_part(decoder, text, at, end, error, found)
+                if whole is None:
+                    raise _explained(error, text, found) from None
+                return whole
+            found.append(value)
+            at = _skip(text, past)
+        return self._together(found)
+
+    def _together(self, found: list[Any]) -> Any:
+        if len(found) == 1:
+            return found[0]
+        lists = [value for value in found if isinstance(value, list)]
+        if not lists:
+            return found
+        self.said.append(f"the file holds {len(found)} results, one after the other: it was appended to; all were read")
+        return [each for value in found for each in (value if isinstance(value, list) else [value])]
+
+    def _whole_part(
+        self, decoder: json.JSONDecoder, text: str, at: int, end: int, error: json.JSONDecodeError, found: list[Any]
+    ) -> Any:
+        """What is whole of a text that was cut off: the entries of its last list, or the lines before the last."""
+        if not _is_cut_off(error, end):
+            return None
+        entries: list[Any] = []
+        if text[at] == "[":
+            at = _skip(text, at + 1)
+            while at < end and text[at] == "{":
+                try:
+                    entry, past = decoder.raw_decode(text, at)
+                except json.JSONDecodeError:
+                    break
+                entries.append(entry)
+                at = _skip(text, past)
+                at = _skip(text, at + 1) if text[at : at + 1] == "," else at
+        if not entries and not found:
+            return None
+        flat = [each for value in (*found, entries) for each in (value if isinstance(value, list) else [value])]
+        rest = "its list is not closed" if at >= end else "its last entry is cut off"
+        self.said.append(f"the file ends too early, {rest}: the {len(flat)} whole entries were read")
+        return flat
+
+    def _real(self, text: str) -> float | None:
+        number = float(text)
+        return number if math.isfinite(number) else self._constant(text)
+
+    def _constant(self, _: str) -> None:
+        self.unmeasured += 1
+
+    def clean(self, value: Any, depth: int = 0) -> Any:
+        """The value without half surrogate pairs, no deeper than it may be."""
+        if depth > DEEPEST:
+            raise _Refused(_too_deep())
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, list):
+            return [self.clean(each, depth + 1) for each in value]
+        if isinstance(value, dict):
+            return {self._text(key): self.clean(each, depth + 1) for key, each in value.items()}
+        return value
+
+    def _text(self, text: str) -> str:
+        if text.isascii() or _SURROGATE.search(text) is None:
+            return text
+        self.halves += 1
+        return _SURROGATE.sub("\ufffd", text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Refused(f"an object has the key {twice[:_SHOWN]!r} twice, and only one can hold; remove the other")
+    return found
+
+
+def _whole(text: str) -> int:
+    number = int(text) if len(text) < 32 else _TOO_LARGE
+    if not -_TOO_LARGE <= number < _TOO_LARGE:
+        raise _Refused(f"the number {text[:_SHOWN]} is larger than any count or time; the file is damaged")
+    return number
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _is_cut_off(error: json.JSONDecodeError, end: int) -> bool:
+    return error.msg.startswith("Unterminated string") or error.pos >= end - _END
+
+
+def _explained(error: json.JSONDecodeError, text: str, found: list[Any]) -> ValueError:
+    if _is_cut_off(error, len(text.rstrip())) and text.lstrip()[:1] in ("{", "["):
+        return ValueError(f"{error}: the file ends too early")
+    if found:
+        line = text[error.pos :].lstrip().split("\n", 1)[0][:_SHOWN]
+        return ValueError(f"{error}: other text follows the JSON, {line!r}")
+    return error
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -73,16 +73,24 @@ def choose_format(body: Any, wanted: str, *, name: str) -> Format:
     """
     if wanted != "auto":
         chosen = next(each for each in FORMATS if each.name == wanted)
-        if not chosen.recognises(body):
+        if not _recognises(chosen, body):
             raise InputError(
                 f"{name}: is not {chosen.file}: it holds {seen(body)}; leave --format out to have it found"
             )
         return chosen
-    found = [each for each in FORMATS if each.recognises(body)]
+    found = [each for each in FORMATS if _recognises(each, body)]
     if not found:
         known = ", ".join(f"{each.name} ({each.file})" for each in FORMATS)
         raise InputError(f"{name}: no format that is known: it holds {seen(body)}; known are {known}")
     return found[0]
+
+
+def _recognises(each: Format, body: Any) -> bool:
+    """What a reader stumbles over at the first look is none of its files."""
+    try:
+        return each.recognises(body)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        return False
 
 
 def seen(body: Any) -> str:

@@ -9,6 +9,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orchestrator.foreign.checking import share_of, told_of
 from orchestrator.foreign.results import (
     ForeignArm,
     ForeignGeneration,
@@ -57,6 +58,7 @@ def read(body: Any) -> ForeignResults:
         kept = tally.rest(benchmark, _BENCHMARK)
         arms.setdefault(name, _arm(name, body, benchmark, strategy, kept))
         found = list(_requests(name, prompt, benchmark, tally))
+        _tell_of_the_rest(name, benchmark, tally)
         trials += found or [_summary(name, prompt, benchmark, tally)]
     trials.sort(key=lambda trial: _stamp(trial.started_at))
     metadata = body.get("metadata") or {}
@@ -74,6 +76,38 @@ def read(body: Any) -> ForeignResults:
         trials=tuple(trials),
         notes=tally.notes(),
     )
+
+
+def _tell_of_the_rest(name: str, benchmark: Mapping[str, Any], tally: Tally) -> None:
+    """Requests that failed or were cancelled, and those that the file leaves out: it may keep a sample only.
+
+    Each version counts them in places of its own, and one file's counts need not agree: the largest is taken.
+    """
+    metrics, scheduler = _mapping(benchmark.get("metrics")), _mapping(benchmark.get("scheduler_state"))
+    places = [
+        _mapping(benchmark.get("request_totals")),
+        _mapping(metrics.get("request_totals")),
+        _mapping(_mapping(benchmark.get("run_stats")).get("requests_made")),
+        _mapping(_mapping(benchmark.get("scheduler_metrics")).get("requests_made")),
+        {status: scheduler.get(f"{status}_requests") for status in ("successful", "errored", "cancelled")},
+        {status: len(kept) for status, kept in _mapping(benchmark.get("requests")).items() if isinstance(kept, list)},
+    ]
+
+    def most(*statuses: str) -> int:
+        counts = (place.get(status) for place in places for status in statuses)
+        return max((each for each in counts if isinstance(each, int) and not isinstance(each, bool)), default=0)
+
+    completed, failed, cancelled = most("successful"), most("errored"), most("incomplete", "cancelled")
+    whole = completed + failed + cancelled
+    kept = len(_mapping(benchmark.get("requests")).get("successful") or [])
+    for note in told_of(name, [("failed", failed), ("were cancelled or not completed", cancelled)], whole):
+        tally.say(note)
+    if 0 < kept < completed:
+        tally.say(f"{name}: the file keeps {share_of(kept, completed, 'completed requests')} and left out the others")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _stamp(at: dt.datetime | None) -> float:
@@ -193,7 +227,7 @@ def _generation(
         prompt_class="requests",
         turn=int((request.get("info") or {}).get("turn_index") or 0),
         prompt_tokens=prompt_tokens,
-        cached_tokens=cached if isinstance(cached, int) else None,
+        cached_tokens=cached if isinstance(cached, int) and not isinstance(cached, bool) else None,
         completion_tokens=tokens,
         ttft_s=ttft_s,
         decode_tps=(tokens - 1) / decoding_s if tokens and tokens > 1 and decoding_s else None,

@@ -45,10 +45,11 @@ _BY_TOKENS = "usage.completion_tokens"
 
 
 def recognises(body: Any) -> bool:
-    """An object with the six parts of a result."""
+    """An object with the parts of a result. 0.1.0 had no single trials."""
     return (
         isinstance(body, Mapping)
-        and {"hardware", "engine", "model", "trials", "meta"} <= body.keys()
+        and {"hardware", "engine", "model", "meta"} <= body.keys()
+        and ("trials" in body or "metrics" in body)
         and isinstance(body["meta"], Mapping)
         and "chronos_version" in body["meta"]
     )
@@ -57,12 +58,17 @@ def recognises(body: Any) -> bool:
 def read(body: Any) -> ForeignResults:
     """See the module."""
     tally = Tally()
+    if "trials" not in body:
+        body = _with_summary(body, tally)
     hardware, meta = body["hardware"], body["meta"]
     kept = tally.rest(body, _TOP) | tally.rest(hardware, _HARDWARE, "hardware.")
     kept |= tally.rest(body["trials"], _TRIALS, "trials.")
     at = parse_time(meta.get("timestamp"))
     arm = _arm(body, kept)
-    tally.say("a trial's time is placed by the phases' durations: the file has none of its own")
+    if _durations(body):
+        tally.say("a trial's time is placed by the phases' durations: the file has none of its own")
+    elif at is not None:
+        tally.say("every trial has the file's time: it has no durations of its phases")
     return ForeignResults(
         format=NAME,
         tool_version=meta.get("chronos_version"),
@@ -76,6 +82,25 @@ def read(body: Any) -> ForeignResults:
         trials=tuple(_trials(arm.name, body, at, tally)),
         notes=tally.notes(),
     )
+
+
+def _with_summary(body: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
+    """0.1.0: a value a phase. It becomes that phase's one trial."""
+    tally.say("no single trials in the file (mlx-chronos 0.1.0): each phase's value stands for them as one trial")
+    metrics = body["metrics"]
+
+    def one(name: str) -> list[Any]:
+        value = metrics.get(name)
+        value = value.get("mean") if isinstance(value, Mapping) else value
+        return [] if value is None else [value]
+
+    trials = {f"{phase}_raw": one(phase) for phase in ("ttft_cold", "ttft_cached", "tokens_per_second")}
+    return {**body, "trials": trials}
+
+
+def _durations(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = body["meta"].get("phase_timings_seconds")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _machine(hardware: Mapping[str, Any], tally: Tally) -> Machine:
@@ -114,7 +139,7 @@ def _without_prompts(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trials(arm: str, body: Mapping[str, Any], at: dt.datetime | None, tally: Tally) -> Iterator[ForeignTrial]:
-    hardware, durations = body["hardware"], body["meta"].get("phase_timings_seconds") or {}
+    hardware, durations = body["hardware"], _durations(body)
     around = {
         "power_source": _POWER.get(str(hardware.get("power_source"))),
         "thermal": hardware.get("thermal_state"),
@@ -170,8 +195,13 @@ def _phases(body: Mapping[str, Any], tally: Tally) -> dict[str, list[ForeignGene
 
 def _throughput(body: Mapping[str, Any], prompt: str, max_tokens: int, tally: Tally) -> Iterator[ForeignGeneration]:
     trials = body["trials"]
-    words = body["metrics"].get("token_count_source") != _BY_TOKENS
-    if words:
+    source = body["metrics"].get("token_count_source")
+    words = source != _BY_TOKENS
+    if source is None:
+        tally.say(
+            "token_count_source: not stated, and tokens may be words, so no rate was taken; it stays with the arm"
+        )
+    elif words:
         tally.say("token_count_source: words were counted, not tokens, so no rate was taken")
     rates = trials.get("tokens_per_second_raw") or []
     for index, rate in enumerate(rates):
@@ -191,7 +221,7 @@ def _throughput(body: Mapping[str, Any], prompt: str, max_tokens: int, tally: Ta
             total_s=tally.above_zero(
                 _at(trials.get("throughput_elapsed_seconds_raw"), index), "throughput_elapsed_seconds_raw"
             ),
-            flags=("words_not_tokens",) if words else (),
+            flags=() if not words else ("token_source_unknown",) if source is None else ("words_not_tokens",),
         )
 
 

@@ -6,17 +6,18 @@ as the file is. Either is told.
 
 import datetime as dt
 import hashlib
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from orchestrator.errors import InputError
-from orchestrator.foreign.decoding import decode
+from orchestrator.foreign.checking import require_possible
+from orchestrator.foreign.decoding import MOST_BYTES, decode
 from orchestrator.foreign.formats import choose_format
 from orchestrator.foreign.results import ForeignResults
 
-_MOST_BYTES = 512 * 2**20
 _SQLITE = b"SQLite format 3\x00"
 
 
@@ -53,13 +54,29 @@ def read_results(file: Path, choices: Choices) -> tuple[Source, ForeignResults]:
     chosen = choose_format(decoded.body, choices.format, name=str(file))
     try:
         results = chosen.read(decoded.body)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        ArithmeticError,
+        RecursionError,
+        OSError,
+    ) as error:
         why = f"{type(error).__name__}: {error}"
         raise InputError(f"{file}: not as {chosen.file} should be ({why}); is it whole?") from error
     if not results.trials:
         raise InputError(f"{file}: holds no result ({chosen.name}); give a file of a finished benchmark")
+    require_possible(results, name=str(file))
     results = replace(results, notes=(*decoded.notes, *results.notes))
-    return source, in_utc(results, zone=_zone(choices.timezone), named=choices.timezone, fallback=modified_at)
+    zone = _zone(choices.timezone)
+    try:
+        return source, in_utc(results, zone=zone, named=choices.timezone, fallback=modified_at)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InputError(
+            f"{file}: a time in it is at the end of the calendar ({error}); the file is damaged"
+        ) from error
 
 
 def in_utc(results: ForeignResults, *, zone: dt.tzinfo, named: str | None, fallback: dt.datetime) -> ForeignResults:
@@ -92,7 +109,9 @@ def in_utc(results: ForeignResults, *, zone: dt.tzinfo, named: str | None, fallb
 def _content(file: Path) -> tuple[bytes, dt.datetime]:
     try:
         about = file.stat()
-        if about.st_size > _MOST_BYTES:
+        if not stat.S_ISREG(about.st_mode):
+            raise InputError(f"{file}: is no regular file; give the file that the tool wrote")
+        if about.st_size > MOST_BYTES:
             raise InputError(
                 f"{file}: {about.st_size / 1e6:.0f} MB are too much for a result file; give the tool's JSON"
             )

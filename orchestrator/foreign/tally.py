@@ -24,7 +24,7 @@ class Tally:
             return None
         try:
             found = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             found = math.nan
         if not math.isfinite(found) or found <= 0:
             self._unmeasured[name] += 1

@@ -9,6 +9,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from orchestrator.foreign.checking import told_of
 from orchestrator.foreign.results import (
     ForeignArm,
     ForeignGeneration,
@@ -25,6 +26,7 @@ from orchestrator.foreign.words import bits_of, distinct_names
 NAME = "vllm-bench"
 AGGREGATE = "aggregate"  # flag of a row that stands for several requests
 _SETTINGS = "backend model_id request_rate burstiness max_concurrency num_prompts ramp_up_strategy".split()
+_ROUNDING = 0.02  # some versions round rate and duration
 _DETAILS = "input_lens output_lens start_times ttfts itls latencies queue_times generated_texts errors".split()
 _SUMMARY = (
     "date endpoint_type label tokenizer_id duration completed failed total_input_tokens total_output_tokens"
@@ -53,6 +55,7 @@ def read(body: Any) -> ForeignResults:
     starts = []
     for result, name in zip(results, names, strict=True):
         arms.setdefault(name, _arm(name, result, _rest(result, tally)))
+        _tell_of_failures(name, result, tally)
         start = _start(result, tally)
         starts += [start] if start is not None else []
         trials += (
@@ -70,6 +73,24 @@ def read(body: Any) -> ForeignResults:
         trials=tuple(trials),
         notes=tally.notes(),
     )
+
+
+def _tell_of_failures(name: str, result: Mapping[str, Any], tally: Tally) -> None:
+    """The summary is of the requests that were completed: how many were not decides what it is worth.
+
+    Older versions state no failures; then it is what the completed ones leave of all that were sent.
+    """
+    completed, sent = _whole(result.get("completed")), _whole(result.get("num_prompts"))
+    errors = sum(1 for error in result.get("errors") or [] if error)
+    failed = max(_whole(result.get("failed")), errors)
+    left_out = max(0, sent - completed - failed)
+    counts = [("failed", failed), ("were sent and never told of", left_out)]
+    for note in told_of(name, counts, max(sent, completed + failed)):
+        tally.say(note)
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _rest(result: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
@@ -169,6 +190,9 @@ def _summary(name: str, result: Mapping[str, Any], start: dt.datetime | None, ta
     tally.say("no single requests in the file (--save-detailed): its summary stands for them as one trial")
     completed, prompt_tokens = tally.count(result, "completed"), tally.count(result, "total_input_tokens")
     tokens = _tokens_each(result)
+    if _contradicted(result, completed):
+        tally.say(f"{name}: its rate of requests does not follow from those completed: no count a request was taken")
+        prompt_tokens, tokens = None, None
     unit_s = _unit_s(result, tokens, tally)
 
     def typical_s(metric: str) -> float | None:
@@ -194,6 +218,14 @@ def _summary(name: str, result: Mapping[str, Any], start: dt.datetime | None, ta
         ),
         error=None if completed else "no request was completed",
     )
+
+
+def _contradicted(result: Mapping[str, Any], completed: int | None) -> bool:
+    """Whether rate and duration make another number of completed requests than the file states."""
+    rate, duration_s = result.get("request_throughput"), result.get("duration")
+    if not completed or not isinstance(rate, int | float) or not isinstance(duration_s, int | float):
+        return False
+    return abs(rate * duration_s - completed) > max(1.0, _ROUNDING * completed)
 
 
 def _tokens_each(result: Mapping[str, Any]) -> float | None:

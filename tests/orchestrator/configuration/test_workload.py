@@ -109,6 +109,17 @@ def test_the_identity_follows_text_turns_and_length_and_nothing_else() -> None:
         (line(messages=[{"role": "user"}]), ["exactly role and content"]),
         (line(messages=[USER | {"name": "x"}]), ["exactly role and content"]),
         (line(messages=[{"role": "bot", "content": "x"}]), ["unknown role 'bot'", "system, user, assistant"]),
+        (
+            line(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
+            ["the user's content is empty or no text", "image_url", '"type": "text"'],
+        ),
+        (line(messages=[{"role": "user", "content": []}]), ["the user's content is empty or no text"]),
+        (line(max_tokens=2**63), ["max_tokens is 9223372036854775808", "at most 1000000"]),
+        ('{"class": "a", "class": "b", "messages": []}', ["the key 'class' stands twice"]),
+        ('{"messages": [{"role": "user", "role": "user", "content": "x"}]}', ["the key 'role' stands twice"]),
+        ("[" * 100_000, ["nested too deeply"]),
+        ('{"max_tokens": ' + "9" * 5000 + "}", ["write one object a line"]),
+        ('{"class": "\\ud83d", "messages": [{"role": "user", "content": "x"}]}', ["half a surrogate pair"]),
         (line(messages=[{"role": "user", "content": " "}]), ["the user's content is empty"]),
         (line(messages=[{"role": "user", "content": [{"type": "text"}]}]), ["the user's content is empty or no text"]),
         (line(messages=[USER, {"role": "assistant", "content": "x"}]), ["last message is the assistant's"]),
@@ -167,3 +178,19 @@ GOLDEN = {
     "quick": ["ca7fe69591cc", "acb05de19b86", "ab1877a206ee"],
     "five_prompts": ["ee1f041d0a06", "3c646b91d922", "d5c2c769082c", "749eebfcefcb", "93e06bd3e7d3"],
 }
+
+
+def test_parts_of_text_are_joined_and_are_the_same_prompt_as_their_text() -> None:
+    parts = [{"type": "text", "text": "Hello "}, {"type": "text", "text": "you"}]
+    (made,) = parse_prompts(
+        json.dumps({"messages": [{"role": "user", "content": parts}]}), where="f", name="w", max_tokens=9
+    )
+    (plain,) = parse_prompts(
+        json.dumps({"messages": [{"role": "user", "content": "Hello you"}]}), where="f", name="w", max_tokens=9
+    )
+    assert made == plain
+
+
+def test_what_is_no_file_is_refused_and_not_read() -> None:
+    with pytest.raises(InputError, match="is no regular file"):
+        read_workload({"name": "w", "kind": "prompts", "file": "/dev/zero", "max_tokens": 9})

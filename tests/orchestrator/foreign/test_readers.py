@@ -264,3 +264,48 @@ def test_names_say_what_differs() -> None:
     names = distinct_names([{"model": "m", "a": 1, "b": 2}, {"model": "m", "a": 1, "b": 3}], first=("model",))
     assert names == ["m b=2", "m b=3"]
     assert file_stem("C:\\models\\Qwen3.gguf") == "Qwen3"
+
+
+# ---- what a file leaves out, and older versions of it ----
+
+
+def test_failed_cancelled_and_left_out_requests_are_told_with_their_share() -> None:
+    vllm = read("vllm_bench_failed.json")
+    assert said(vllm, "30 of 50 requests (60 %) failed; the figures are of the others")
+    old = {key: value for key, value in body("vllm_bench_failed.json").items() if key != "failed"}
+    assert said(read_body(old), "30 of 50 requests (60 %) were sent and never told of")
+    sampled = read("guidellm_sampled.json")
+    assert said(sampled, "3 of 25 requests (12 %) failed")
+    assert said(sampled, "2 of 25 requests (8 %) were cancelled or not completed")
+    assert said(sampled, "the file keeps 2 of 20 completed requests (10 %) and left out the others")
+    for name in ("vllm_bench.json", "guidellm_old.json"):
+        assert not said(read(name), "requests (")
+
+
+def test_counts_that_contradict_each_other_are_not_taken() -> None:
+    good = read("vllm_bench_failed.json").trials[0].generation
+    assert good.completion_tokens
+    value = body("vllm_bench_failed.json")
+    value["request_throughput"] *= 2.5
+    results = read_body(value)
+    assert (results.trials[0].generation.completion_tokens, results.trials[0].generation.prompt_tokens) == (None, None)
+    assert said(results, "does not follow from those completed")
+
+
+def test_mlx_chronos_0_1() -> None:
+    results = read("mlx_chronos_0_1_0.json")
+    assert results.tool_version == "0.1.0"
+    assert [trial.generation.prompt_class for trial in results.trials] == ["ttft_cold", "ttft_cached", "throughput"]
+    assert [trial.generation.ttft_s for trial in results.trials] == [0.082, 0.009, None]
+    assert results.trials[2].generation.end_to_end_tps is None  # what it counted is not stated
+    assert results.arms[0].kept["metrics"]["tokens_per_second"] == 21.4
+    assert said(results, "no single trials in the file")
+    assert said(results, "token_count_source: not stated")
+    assert said(results, "every trial has the file's time")
+    later = read("mlx_chronos_0_1_1.json")
+    assert [trial.generation.ttft_s for trial in later.trials] == [0.081, 0.079, 0.011, 0.009, None, None]
+
+
+def test_llama_bench_files_that_were_appended_to_or_cut_off() -> None:
+    assert len(read("llama_bench_appended.json").trials) == len(read_body(body("llama_bench.json")[:2]).trials) + 3
+    assert len(read("llama_bench_cut.json").trials) == len(read_body(body("llama_bench.json")[:2]).trials)
