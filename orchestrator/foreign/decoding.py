@@ -163,7 +163,10 @@ class _Reader:
 
     def _real(self, text: str) -> float | None:
         number = float(text)
-        return number if math.isfinite(number) else self._constant(text)
+        if math.isfinite(number):
+            return number
+        self.unmeasured += 1
+        return None
 
     def _constant(self, _: str) -> None:
         self.unmeasured += 1
