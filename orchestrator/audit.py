@@ -45,6 +45,7 @@ from orchestrator.statistics.observations import (
     measured_rows,
     scopes_of,
 )
+from orchestrator.statistics.oddities import oddities
 from orchestrator.statistics.sequential import sequential_effect
 from orchestrator.statistics.verdicts import Case, decide
 
@@ -154,7 +155,10 @@ def audit(
         ran=order_run,
         losses=_losses(lost, [arm for arm in ran if arm != control], control, seed),
         loss_notes=loss_notes(lost, [*ran, AA_LABEL] if AA_LABEL in set(lost.labels) else ran),
-        notes={arm: (*_left_out(measured, arm), *_hot_starts(measured, arm)) for arm in (*ran, *never_ran)},
+        notes={
+            arm: (*_left_out(measured, arm), *_hot_starts(measured, arm), *oddities(measured, arm))
+            for arm in (*ran, *never_ran)
+        },
         replays=_replays(trials),
         drift=drift,
         drift_reason=drift_reason,
@@ -465,7 +469,8 @@ def _left_out(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
     unused = measured[(measured["label"] == arm) & ~measured["usable"] & ~with_its_round].drop_duplicates("sequence")
     if unused.empty:
         return ()
-    why = unused["excluded_reason"].astype(object).where(unused["excluded_reason"].notna(), unused["status"])
+    status = unused["status"].replace("done", "without the metric")  # its flags say why
+    why = unused["excluded_reason"].astype(object).where(unused["excluded_reason"].notna(), status)
     if "error_kind" in unused.columns:
         why = unused["error_kind"].astype(object).where(unused["error_kind"].notna(), why)
     counts = ", ".join(f"{count} {name}" for name, count in why.value_counts().items())

@@ -2,28 +2,28 @@
 
 Definitions (n tokens with stamps t_1 .. t_n since the request's start):
 
-    ttft_s          t_1
-    prefill_tps     (prompt tokens - cached tokens) / t_1; unknown when the cached count is unknown
+    ttft_s          t_1; unknown when all of several tokens came at once
+    prefill_tps     (prompt tokens - cached tokens) / t_1; unknown when the cached count is unknown, and when tokens
+                    that came with the first may have taken more than a tenth of t_1
     decode_tps      (n - m) / (t_n - t_1), m = tokens that the pass which yielded the first token committed.
                     Plain decoding has m = 1, the field's usual (n - 1) / (t_n - t_1). A speculative engine whose first
                     verify pass commits three tokens gives the two others for nothing at t_1: counting them would
-                    flatter it, by 9 % in a 24-token answer.
+                    flatter it, by 9 % in a 24-token answer. Unknown when the stamps do not carry it; see `delivery`.
     end_to_end_tps  n / t_n
     accept_length   tokens committed per verify step, bonus token included, a separate prefill token excluded
     acceptance_rate accepted / drafted
 """
 
 from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
+from orchestrator.running.delivery import Delivery, read_delivery
 from workers.protocol import Generation
 
 # An engine's own decode rate further from ours than this, both by the engine's definition, is flagged.
 ENGINE_GAP_LIMIT = 0.02
 # A server's rate has a definition of its own, and its tokens come in chunks; 486 against 100 tok/s was seen.
 SERVER_GAP_LIMIT = 0.15
-# A server's tokens this close together, as a share of the mean gap, were made before and sent in one burst.
-BURST_GAP_SHARE = 0.1
 # A later turn this much faster than its prompt could be processed, while the counter says nothing was cached.
 CACHE_CONTRADICTION_FACTOR = 3.0
 
@@ -48,14 +48,16 @@ class Measures:
 def measure(generation: Generation) -> Measures:
     """All rates of one generation."""
     stamps_s = [stamp / 1e6 for stamp in generation.stamps_us]
-    ttft_s = stamps_s[0] if stamps_s else None
+    delivery = read_delivery(generation)
+    decode_tps = _decode_tps(generation, stamps_s, delivery)
+    ttft_s = stamps_s[0] if delivery.knows_first else None
     total_s = stamps_s[-1] if stamps_s else None
     drafted, accepted, committed = _speculation_counts(generation)
     steps = None if generation.steps is None else len(generation.steps)
     return Measures(
         ttft_s=ttft_s,
-        prefill_tps=_ratio(_uncached(generation), ttft_s),
-        decode_tps=_decode_tps(generation, stamps_s),
+        prefill_tps=_ratio(_uncached(generation), ttft_s) if delivery.knows_prefill(decode_tps) else None,
+        decode_tps=decode_tps,
         end_to_end_tps=_ratio(len(stamps_s), total_s),
         total_s=total_s,
         drafted=drafted,
@@ -63,13 +65,13 @@ def measure(generation: Generation) -> Measures:
         verify_steps=steps,
         accept_length=_ratio(committed, steps),
         acceptance_rate=_ratio(accepted, drafted),
-        engine_gap=_engine_gap(generation, stamps_s),
+        engine_gap=_engine_gap(generation, stamps_s) if delivery.knows_rate else None,
     )
 
 
 def flags(generation: Generation, *, max_tokens: int, first_turn: Generation | None = None) -> list[str]:
     """Codes of what does not add up in one generation, given the conversation's first turn for a later one."""
-    found = list(generation.flags)
+    found = [*generation.flags, *read_delivery(generation).flags()]
     measures = measure(generation)
     limit = SERVER_GAP_LIMIT if generation.stamps_of == "chunk" else ENGINE_GAP_LIMIT
     if measures.engine_gap is not None and abs(measures.engine_gap) > limit:
@@ -94,9 +96,10 @@ def _ratio(numerator: float | None, denominator: float | None) -> float | None:
 
 
 def _uncached(generation: Generation) -> int | None:
+    """None: the server does not say, or all came from the cache, and nothing was prefilled."""
     if generation.cached_tokens is None:
         return None
-    return generation.prompt_tokens - generation.cached_tokens
+    return (generation.prompt_tokens - generation.cached_tokens) or None
 
 
 def _speculation_counts(generation: Generation) -> tuple[int | None, int | None, int | None]:
@@ -108,7 +111,7 @@ def _speculation_counts(generation: Generation) -> tuple[int | None, int | None,
     return drafted, accepted, committed
 
 
-def first_pass_tokens(generation: Generation) -> int:
+def _first_pass_tokens(generation: Generation, delivery: Delivery) -> int:
     """Tokens that the pass which yielded the first token committed: 1 unless that pass was a verify step.
 
     Of what a server sends at once it is not known how many passes it took; all that came with the first are left out.
@@ -116,21 +119,12 @@ def first_pass_tokens(generation: Generation) -> int:
     steps = generation.steps
     if steps and sum(step[2] for step in steps) == generation.tokens:
         return steps[0][2]
-    return _first_burst(generation.stamps_us) if generation.stamps_of == "chunk" else 1
+    return delivery.sizes[0] if delivery.served and delivery.sizes else 1
 
 
-def _first_burst(stamps_us: list[int]) -> int:
-    """Tokens that came with the first: in its chunk, or in chunks after gaps far below the mean."""
-    if len(stamps_us) < 2:
-        return len(stamps_us)
-    limit_us = BURST_GAP_SHARE * (stamps_us[-1] - stamps_us[0]) / (len(stamps_us) - 1)
-    gaps = (later - earlier for earlier, later in pairwise(stamps_us))
-    return 1 + sum(1 for _ in takewhile(lambda gap: gap <= limit_us, gaps))
-
-
-def _decode_tps(generation: Generation, stamps_s: list[float]) -> float | None:
-    tokens = len(stamps_s) - first_pass_tokens(generation)
-    if tokens < 1:
+def _decode_tps(generation: Generation, stamps_s: list[float], delivery: Delivery) -> float | None:
+    tokens = len(stamps_s) - _first_pass_tokens(generation, delivery)
+    if tokens < 1 or not delivery.knows_rate:
         return None
     return _ratio(tokens, stamps_s[-1] - stamps_s[0])
 

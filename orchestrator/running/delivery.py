@@ -1,0 +1,179 @@
+"""What the moments at which tokens arrived tell of the speed at which they were made. Pure.
+
+A server's tokens are stamped when they arrive. Tokens that arrive together have no times of their own: they are one
+burst, whether one chunk brought them, one read, or a proxy that had held them back. Bursts lie `_gap_us` or more apart.
+
+Let n tokens come in K bursts at b_1 < ... < b_K, with c_1 .. c_K tokens. A buffer that is emptied gives away all that
+it holds. So the last token was made between b_(K-1) and b_K, and the first burst's last token at most one token's time
+before b_1. The rate (n - c_1) / (b_K - b_1) is then wrong by no more than about
+
+    bound = (b_K - b_(K-1)) / (b_K - b_1)
+
+which is 1 / (K - 1) for a buffer that a timer empties. Above `TOLERANCE`, the margin within which two rates are called
+equal by default, there is no rate; nor where the last burst holds far more than the others, since whoever sends at a
+pace of his own, and the rest at the end, does not give away all that he holds. Two kinds of streams need no such bound,
+since nothing is held back in them:
+
+- token by token: bursts after the first hold one token, but for a few;
+- speculation that is known to run: by its verify steps, by stated counts that fit the bursts, or by a sign of it and
+  bursts no larger than a verify step. A burst is then what a pass committed. Of a server at least `LEAST_PASSES` bursts
+  are needed, since a buffer in front of it looks the same.
+
+In process a stamp follows an evaluation, with no stream between: only stamps that no pass can part are one burst.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
+
+from workers.protocol import Generation
+
+TOLERANCE = 0.02
+# Arrivals closer than this are one burst: no model on this hardware makes 2,000 tokens/s one by one, and a program that
+# empties a buffer writes a chunk in a tenth of that time. In process: ticks without a pass between them.
+SERVED_GAP_US, IN_PROCESS_GAP_US = 500, 20
+GAP_SHARE = 0.1  # of the mean gap: a server's closer arrivals were made before and sent together
+_STALL = 10  # gaps longer than so many usual ones count as so many: one stall does not make bursts of all the rest
+_BY_TOKEN = 1.25  # tokens a burst
+_LAST_SHARE = 0.05  # of all tokens, or two usual bursts: a larger last burst was held back to the end
+_COVERED = 0.5  # of all tokens must have come after the first burst
+LEAST_PASSES = 4
+MOST_PER_PASS = 17  # tokens that one verify pass commits: a block of 16 and the target's own
+_FITS = 1.5  # bursts may be larger than the counts say by this factor
+_PREFILL_TOLERANCE = 0.1  # of the first token's time may have gone into tokens that came with it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """How one generation's tokens arrived.
+
+    Attributes:
+        at_us: when each burst came. sizes: its tokens.
+        served: over HTTP.
+        by_pass: several tokens a burst are what the mechanism's passes committed.
+        unsent: tokens were counted whose text never came.
+    """
+
+    at_us: Sequence[int]
+    sizes: Sequence[int]
+    served: bool
+    by_pass: bool
+    unsent: bool
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def at_once(self) -> bool:
+        """All of several tokens came together, and no pass is known that made them together."""
+        return len(self.sizes) == 1 and self.tokens > 1 and not self.by_pass
+
+    @property
+    def knows_first(self) -> bool:
+        """Whether the first token's time is known."""
+        return bool(self.sizes) and not self.at_once and not self.unsent
+
+    @property
+    def by_token(self) -> bool:
+        """Nobody held tokens back, but for the first ones."""
+        later = self.sizes[1:]
+        if not later or sum(later) > _BY_TOKEN * len(later):
+            return False
+        return self.sizes[0] == 1 or self._covered
+
+    @property
+    def bound(self) -> float:
+        """Relative error that holding back can cause in the decode rate; 1: nothing is known."""
+        if len(self.at_us) < 3 or not self._covered:
+            return 1.0
+        gaps = [later - earlier for earlier, later in pairwise(self.at_us)]
+        return max(gaps[-1], median(gaps)) / (self.at_us[-1] - self.at_us[0])
+
+    @property
+    def knows_rate(self) -> bool:
+        """Whether the decode rate follows from these arrivals."""
+        if len(self.sizes) < 2 or self.unsent:
+            return False
+        if self.by_pass:
+            return not self.served or (len(self.sizes) >= LEAST_PASSES and 2 * self.sizes[-1] <= self.tokens)
+        return not self._held_to_the_end and (self.by_token or self.bound <= TOLERANCE)
+
+    @property
+    def _covered(self) -> bool:
+        return sum(self.sizes[1:]) >= _COVERED * self.tokens
+
+    @property
+    def _held_to_the_end(self) -> bool:
+        return self.sizes[-1] > max(2 * median(self.sizes[1:]), _LAST_SHARE * self.tokens)
+
+    def knows_prefill(self, rate_tps: float | None) -> bool:
+        """Whether the first burst's time is that of its first token, give or take a tenth."""
+        if not self.knows_first:
+            return False
+        if self.by_pass or self.sizes[0] == 1:
+            return True
+        return rate_tps is not None and (self.sizes[0] - 1) / rate_tps <= _PREFILL_TOLERANCE * self.at_us[0] / 1e6
+
+    def flags(self) -> Iterator[str]:
+        """Codes of what the arrivals do not tell."""
+        if self.at_once:
+            yield "delivered_at_once"
+        elif len(self.sizes) > 1 and not self.knows_rate and not self.unsent:
+            yield "delivered_in_bursts"
+        elif self.knows_rate and not self.by_pass and not self.by_token:
+            yield "batched_delivery"
+
+
+def read_delivery(generation: Generation) -> Delivery:
+    """How the tokens of a generation arrived."""
+    served = generation.stamps_of == "chunk"
+    stamps_us = generation.stamps_us
+    limit_us = _gap_us(stamps_us) if served else IN_PROCESS_GAP_US
+    at_us: list[int] = []
+    sizes: list[int] = []
+    for place, stamp in enumerate(stamps_us):
+        if place and stamp - stamps_us[place - 1] < limit_us:
+            sizes[-1] += 1
+        else:
+            at_us.append(stamp)
+            sizes.append(1)
+    return Delivery(
+        at_us=at_us,
+        sizes=sizes,
+        served=served,
+        by_pass=_by_pass(generation, sizes),
+        unsent="reasoning_not_sent" in generation.flags,
+    )
+
+
+def _gap_us(stamps_us: Sequence[int]) -> float:
+    """Arrivals closer than this are one burst."""
+    gaps = [later - earlier for earlier, later in pairwise(stamps_us)]
+    apart = [gap for gap in gaps if gap >= SERVED_GAP_US]
+    if not apart:
+        return SERVED_GAP_US
+    longest = _STALL * median(apart)
+    return max(SERVED_GAP_US, GAP_SHARE * fmean(min(gap, longest) for gap in gaps))
+
+
+def _by_pass(generation: Generation, sizes: Sequence[int]) -> bool:
+    """Whether the mechanism's passes explain that several tokens came together."""
+    if not sizes:
+        return False
+    mean = sum(sizes) / len(sizes)
+    passes = _passes(generation)
+    if passes is not None:
+        return mean <= _FITS * max(1.0, generation.tokens / passes)
+    runs = any(sign.requested and sign.engaged is not False for sign in generation.evidence)
+    return runs and max(sizes) <= MOST_PER_PASS
+
+
+def _passes(generation: Generation) -> int | None:
+    """The target's passes, by the verify steps or by what a server states; None: nobody says."""
+    if generation.steps is not None:
+        first = generation.tokens - sum(step[2] for step in generation.steps)
+        return max(1, len(generation.steps) + max(first, 0))
+    accepted = [sign.accepted for sign in generation.evidence if sign.requested and sign.accepted is not None]
+    return max(1, generation.tokens - sum(accepted)) if accepted else None
