@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
+from db.escaping import storable
 from db.location import check_disk, check_file, database_path, keep_private, make_folder
 from db.redaction import masked
 
@@ -109,7 +110,7 @@ def _set_up(engine: Engine, *pragmas: str) -> None:
     def mask(
         _connection: object, _cursor: object, statement: str, parameters: Any, _context: object, _many: bool
     ) -> tuple[str, Any]:
-        return statement, masked(parameters)
+        return statement, storable(masked(parameters))
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

@@ -7,6 +7,8 @@ on a terminal, on the site where Markdown is pasted, or on the reader's eye by t
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
+from typing import Any
 
 _KEPT = frozenset("\n\t\u200c\u200d")  # line ends, tabs, and joiners: scripts need these, and they move nothing
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
@@ -22,6 +24,17 @@ _APART = "\u200c"  # a joiner of no width: the site that makes links of plain te
 def shown(text: str) -> str:
     """The text with every control, directional or invisible character made visible; line ends and tabs stay."""
     return "".join(_picture(character) if _is_hidden(character) else character for character in text)
+
+
+def storable(value: Any) -> Any:
+    """A statement's parameters, of whatever nesting, as text that UTF-8 has: half a character becomes its escape."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, Mapping):
+        return {key: storable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(storable(each) for each in value)
+    return value
 
 
 def shown_line(text: str) -> str:

@@ -110,13 +110,23 @@ _TEXTS: dict[str, Callable[[QueryResult], str]] = {
 
 def _write_text(result: QueryResult, style: str, stream: TextIO) -> None:
     if not stream.isatty():
-        stream.write(_TEXTS[style](result))
+        _write_to_pipe(_TEXTS[style](result), style, stream)
     elif style == "table":
         console = Console(file=stream, highlight=False)
         console.print(_fitting(result, console.width))
         console.print(Text(f"{len(result.rows)} row{'' if len(result.rows) == 1 else 's'}", style="dim"))
     else:
         stream.write((shown_json if style == "json" else shown)(_TEXTS[style](result)))
+
+
+def _write_to_pipe(text: str, style: str, stream: TextIO) -> None:
+    """CSV and JSON are in UTF-8 whatever the locale is, as in a file: an escape would change the data."""
+    if style not in ("csv", "json") or not hasattr(stream, "buffer"):
+        stream.write(text)
+        return
+    stream.flush()
+    stream.buffer.write(text.encode("utf-8", "surrogateescape"))
+    stream.buffer.flush()
 
 
 def _write_parquet(result: QueryResult, output: Path | None, stream: TextIO) -> None:

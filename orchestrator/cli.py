@@ -8,7 +8,7 @@ refused; 130 interrupted.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -53,7 +53,17 @@ unfinished, 4 machine not fit now, 130 interrupted. Documentation: README.md and
 
 
 class _Commands(click.Group):
-    """Ends a command with 0 when whoever read its output has had enough: click's own 1 would look like a verdict."""
+    """Ends a command with 0 when whoever read its output has had enough: click's own 1 would look like a verdict.
+
+    Says everything in any locale: what the output's encoding does not have is written as an escape.
+    """
+
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        typed = arguments[0] if arguments else settings.pop("args", None)
+        return super().main(_as_text(sys.argv[1:] if typed is None else typed), *arguments[1:], **settings)
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -67,6 +77,29 @@ class _Commands(click.Group):
         except BrokenPipeError:  # what is left goes nowhere, else the interpreter complains at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code
+
+
+def _as_text(typed: Sequence[str]) -> list[str]:
+    """Arguments in UTF-8, whatever the locale says of their bytes; another file name that is there stays as it is.
+
+    Raises:
+        UsageError: bytes that are not UTF-8.
+    """
+    return [each if each.isascii() else _decoded(each, place) for place, each in enumerate(typed, start=1)]
+
+
+def _decoded(text: str, place: int) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        if os.path.lexists(text):  # importing pathlib costs a tenth of `--help`
+            return text
+        raw = text.encode("utf-8", "surrogateescape")
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise click.UsageError(f"argument {place} is not UTF-8 text: {raw!r}; type it in UTF-8") from error
+    return text
 
 
 def _reader_is_gone() -> bool:
@@ -514,6 +547,9 @@ def main() -> None:
         code = EXIT_INTERRUPTED
     except Exception as error:
         code = getattr(error, "exit_code", None)
+        if code is None and isinstance(error, UnicodeError):
+            click.echo(f"interlace: text that this locale cannot hold ({error}); set LC_ALL=C.UTF-8", err=True)
+            sys.exit(2)
         if code is None:
             raise
         from db.escaping import shown

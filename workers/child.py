@@ -27,6 +27,10 @@ LOG_TAIL_BYTES = 4096
 _LINE_BYTES = 1 << 20
 
 
+# In every locale: packages read a model's files without naming an encoding, and print what a model wrote.
+_UTF8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
     """Who the worker is and where it leaves its traces."""
@@ -181,6 +185,7 @@ class Child:
     def _environment(self) -> dict[str, str]:
         return {
             **os.environ,
+            **_UTF8,
             **self._spec.environment,
             "INTERLACE_RUN": self._spec.run_id,
             "INTERLACE_ARM": self._spec.arm,
@@ -220,5 +225,5 @@ def hide_secrets(log_path: Path, start: int) -> None:
 def _worker_of(python: str) -> list[str]:
     """How an interpreter starts a worker. One of another environment finds nothing of ours by itself."""
     if python == sys.executable:
-        return [python, "-P", "-m", "workers"]
-    return [python, "-I", "-u", str(Path(__file__).with_name("launch.py"))]
+        return [python, "-X", "utf8", "-P", "-m", "workers"]
+    return [python, "-X", "utf8", "-I", "-u", str(Path(__file__).with_name("launch.py"))]

@@ -39,7 +39,7 @@ def own_peak_rss_bytes(root_pid: int) -> int | None:
 def _peak_rss_bytes(pid: int) -> int | None:
     """Of a process that ends meanwhile, or where there is no /proc: None."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)

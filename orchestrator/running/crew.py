@@ -190,5 +190,11 @@ def _ended_in_a_request(report: StopReport) -> bool:
 
 
 def _file_name(arm: str) -> str:
-    """An arm's name as a file's."""
-    return "".join(character if character.isalnum() or character in "-._=" else "_" for character in arm)
+    """An arm's name as a file's, in ASCII: not every locale has names with other letters."""
+    return "".join(map(_letter, arm))
+
+
+def _letter(character: str) -> str:
+    if not character.isascii():
+        return f"u{ord(character):x}"
+    return character if character.isalnum() or character in "-._=" else "_"
