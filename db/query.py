@@ -79,7 +79,7 @@ def parse_parameters(pairs: Sequence[str]) -> dict[str, Parameter]:
 
 def number_or_text(text: str) -> Parameter:
     """A typed value as SQL should see it."""
-    if re.fullmatch(r"[+-]?\d+", text):
+    if re.fullmatch(r"[+-]?\d{1,1000}", text):  # SQLite has 19 digits, and Python reads 4300
         return int(text)
     if re.fullmatch(r"[+-]?(\d+\.\d*|\.?\d+)([eE][+-]?\d+)?", text):
         return float(text)

@@ -45,7 +45,7 @@ def is_intact(folder: Path, made_of: Mapping[str, Any]) -> bool:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         same = manifest.items() >= made_of.items()
         return same and all(sha256_of_file(folder / name) == digest for name, digest in manifest["files"].items())
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, AttributeError, RecursionError):
         return False  # not there, cut short, or not made here: it is made again
 
 

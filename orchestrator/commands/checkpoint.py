@@ -53,6 +53,22 @@ def import_checkpoint(source: str, *, name: str | None, bits: int | None) -> Non
             _import_gguf(Path(source), name=name, bits=bits)
     except EngineError as error:
         raise InputError(str(error)) from error
+    except OSError as error:
+        raise _unwritable(error) from error
+
+
+def _unwritable(error: OSError) -> InputError:
+    return InputError(
+        f"{error.filename or checkpoints_dir()}: {error.strerror or error}; set INTERLACE_CHECKPOINTS and"
+        " INTERLACE_CACHE to folders of yours"
+    )
+
+
+def _require_name(name: str) -> str:
+    """A folder's name, which leads nowhere else."""
+    if name != Path(name).name or name.startswith("."):
+        raise InputError(f"--name {name}: is not a folder's name; give one without slashes, such as my-model")
+    return name
 
 
 def _import_smollm2(source: str) -> None:
@@ -70,7 +86,7 @@ def _import_gguf(source: Path, *, name: str | None, bits: int | None) -> None:
 
     if not source.is_file():
         raise InputError(f"{source}: no such file; give a .gguf file, or `smollm2` for the small model")
-    folder = checkpoints_dir() / (name or source.stem)
+    folder = checkpoints_dir() / _require_name(name or source.stem)
     with exclusive(folder):
         convert(source, folder, Recipe(bits=bits, dtype=default_dtype()))
     console().print(Text(f"{folder.name}: imported into {folder}"))
@@ -88,11 +104,13 @@ def make_checkpoint(
         raise InputError(f"{source}: nothing to make; say --bits, --dtype, or both")
     parts = Parts(optional_path(config_dir))
     wanted = Quantisation(bits=bits, group_size=group_size, dtype=dtype)
-    made_name = name or _made_name(source, wanted)
+    made_name = _require_name(name or _made_name(source, wanted))
     try:
         info = make(_source_config(parts, source), made_name, wanted)
     except EngineError as error:
         raise InputError(str(error)) from error
+    except OSError as error:
+        raise _unwritable(error) from error
     kind = f"{info.bits} bits" if bits is not None else str(info.dtype)
     console().print(Text(f"{made_name}: {kind}, {info.weights_bytes / 1e9:.2f} GB in {info.path}"))
     if made_name not in parts.options("checkpoint"):

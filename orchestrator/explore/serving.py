@@ -14,6 +14,7 @@ from typing import Any
 
 from db.engine import connect_readonly
 from db.errors import RunNotFoundError
+from db.escaping import shown_line
 from db.run_names import RUNS_SQL, choose_run
 from db.stored_queries import StoredQuery, stored_queries
 from orchestrator.errors import InputError, RefusedError
@@ -103,7 +104,7 @@ def build(queries: tuple[StoredQuery, ...], path: Path) -> Guard:
             f"interlace explore needs Datasette ({error}); install it with pip install 'interlace[explore]'"
         ) from error
     # It prints the stack and every variable of each mistaken statement. It must not be imported before the application.
-    vars(importlib.import_module("datasette.handle_exception"))["rich"] = None
+    vars(importlib.import_module("datasette.handle_exception")).update(rich=None, traceback=_OneLine)
     datasette = Datasette(
         metadata=metadata(queries, path=str(path)),
         settings=_SETTINGS,
@@ -122,6 +123,17 @@ def build(queries: tuple[StoredQuery, ...], path: Path) -> Guard:
     datasette.add_database(database, name=NAME)
     site = Site(queries={query.name: query for query in queries}, resolve_run=lambda name: _run_id(path, name))
     return Guard(inner=datasette.app(), site=site)
+
+
+class _OneLine:
+    """In place of the module `traceback`: a question that took too long is no reason for a stack on the terminal."""
+
+    @staticmethod
+    def print_exc() -> None:
+        kind, error, _ = sys.exc_info()
+        name = "" if kind is None else kind.__name__
+        words = shown_line(str(error))[:500]
+        sys.stderr.write(f"interlace: explorer: {name}: {words}\n")
 
 
 def _reader(path: Path) -> Callable[..., sqlite3.Connection]:

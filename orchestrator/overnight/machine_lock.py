@@ -14,7 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from orchestrator.errors import HeldError, RefusedError
-from workers.files.private import make_private_folder, open_private
+from workers.files.private import make_private_folder, open_private, read_private
 from workers.identity import Lease, current_lease, holds
 
 ENVIRONMENT_VARIABLE = "INTERLACE_STATE"
@@ -119,8 +119,21 @@ def machine_holder() -> Holder | None:
     return found if holds(lease) else None
 
 
+def _makes_sense(found: Holder) -> bool:
+    """Whether what a file says can be a holder: anything may stand in it."""
+    dt.datetime.fromisoformat(found.since)
+    texts = (found.command, found.boot_id or "", found.run_id or "")
+    return (
+        all(isinstance(each, str) for each in texts)
+        and type(found.pid) is int
+        and 0 < found.pid < 1 << 31
+        and type(found.process_started_at) in (int, float)
+    )
+
+
 def _read(path: Path) -> Holder | None:
     try:
-        return Holder(**json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):
+        found = Holder(**json.loads(read_private(path)))
+        return found if _makes_sense(found) else None
+    except (OSError, ValueError, TypeError, RecursionError):
         return None  # nobody ever, or it is being written just now

@@ -15,6 +15,8 @@ from db.session import open_database, reading, transaction
 from orchestrator.cli import cli
 from tests.db.filling import START, fill
 from tests.db.odd_night import fill_odd_night
+from tests.orchestrator.plans import arm, plan
+from tests.orchestrator.report.runs import store
 
 ENCODINGS = ("ascii", "latin-1")
 
@@ -36,9 +38,6 @@ def invoke(database: str, encoding: str, *arguments: str) -> Result:
 
 COMMANDS = (
     ("status",),
-    ("audit", "last"),
-    ("audit", "last", "--format", "markdown"),
-    ("audit", "last", "--format", "json"),
     ("history",),
     ("query", "--list"),
     ("query", "--describe", "trial_flat"),
@@ -59,6 +58,17 @@ def test_no_command_ends_in_an_encoding_error(command: tuple[str, ...], encoding
     assert not isinstance(done.exception, UnicodeError), done.exception
     assert done.exit_code == 0 or "nowhere" in str(done.exception)
     assert done.stdout_bytes or done.exit_code
+
+
+@pytest.mark.parametrize("style", ["table", "markdown", "json"])
+def test_an_audit_is_said_in_every_locale(style: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("audited")
+    database, _ = store(folder, plan(arm("plain"), arm("schnäll→漢", effect=1.2), rounds=6))
+    database.dispose()
+    for encoding in ENCODINGS:
+        done = invoke(str(folder / "report.db"), encoding, "audit", "last", "--format", style)
+        assert done.exit_code == 0, done.exception
+        assert b"\\u2192" in done.stdout_bytes
 
 
 @pytest.mark.parametrize("style", ["csv", "json"])

@@ -72,6 +72,23 @@ def test_a_crash_is_one_line(code: str, model: Path, monkeypatch: pytest.MonkeyP
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["../elsewhere", "/tmp/x", ".", "..", ".hidden", "a/b"])
+def test_a_name_that_leads_elsewhere_is_refused(name: str, model: Path) -> None:
+    done = CliRunner().invoke(cli, ["checkpoint", "import", str(model / "m.gguf"), "--name", name])
+    assert "is not a folder's name" in str(done.exception)
+
+
+def test_a_link_in_the_checkpoints_folder_is_one_line(
+    model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("INTERLACE_CHECKPOINTS", str(tmp_path / "checkpoints"))
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / ".m.lock").symlink_to(tmp_path / "precious")
+    done = CliRunner().invoke(cli, ["checkpoint", "import", str(model / "m.gguf")])
+    assert "a symbolic link is there" in str(done.exception)
+    assert not (tmp_path / "precious").exists()
+
+
 def test_the_commands_own_process_loads_no_strange_file(
     model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

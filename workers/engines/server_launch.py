@@ -5,8 +5,10 @@ only after one real completion; before and after it, and before every turn, the 
 the one that was launched, or have come of it. Of a server that somebody else started, what cannot be known is unknown.
 """
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -193,8 +195,10 @@ def remove_abandoned_folders() -> None:
     """Remove the folders of workers that were killed: a converted model or a cache may be large."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*-*"):
         owner = folder.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
-        if owner.isdigit() and not psutil.pid_exists(int(owner)) and folder.stat().st_uid == os.getuid():
-            shutil.rmtree(folder, ignore_errors=True)
+        if re.fullmatch(r"[0-9]{1,9}", owner) and not psutil.pid_exists(int(owner)):
+            with contextlib.suppress(OSError):  # anybody can put a thing of such a name there
+                if folder.lstat().st_uid == os.getuid():
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def served_folder(checkpoint: Mapping[str, Any], scratch: Path) -> tuple[Path, CheckpointInfo]:

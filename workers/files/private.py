@@ -52,6 +52,16 @@ def open_private(path: Path, flags: int) -> int:
     return descriptor
 
 
+def read_private(path: Path) -> bytes:
+    """The content of a regular file under a fixed name.
+
+    Raises:
+        OSError: see `open_private`.
+    """
+    with os.fdopen(open_private(path, os.O_RDONLY), "rb") as opened:
+        return opened.read()
+
+
 def create_private(path: Path) -> None:
     """Create an empty file with mode 0600 where nothing is; where something is, nothing happens.
 

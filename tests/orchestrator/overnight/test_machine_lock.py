@@ -1,5 +1,7 @@
 """One process a machine, whoever it is and however it ended."""
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +13,16 @@ import pytest
 from orchestrator.errors import HeldError, RefusedError
 from orchestrator.overnight.machine_lock import LOCK_NAME, MachineLock, machine_holder, state_folder
 
+ODD = ("null", "[]", "{}", "[" * 100_000, '{"pid": 1}')
+ODD_VALUES = (
+    ("pid", "x"),
+    ("pid", -1),
+    ("pid", 1 << 70),
+    ("since", "now"),
+    ("since", 3),
+    ("boot_id", []),
+    ("command", 1),
+)
 HOLD = """
 import sys
 from orchestrator.overnight.machine_lock import MachineLock
@@ -81,3 +93,29 @@ def test_the_state_folder_is_the_platforms_unless_it_is_named(monkeypatch: pytes
     assert state_folder().name == "interlace"
     monkeypatch.setenv("INTERLACE_STATE", "/elsewhere")
     assert state_folder() / LOCK_NAME == Path("/elsewhere/machine.lock")
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_a_file_that_names_nobody_names_nobody(text: str) -> None:
+    state_folder().mkdir(parents=True, exist_ok=True)
+    (state_folder() / LOCK_NAME).write_text(text)
+    assert machine_holder() is None
+
+
+@pytest.mark.parametrize(("key", "value"), ODD_VALUES)
+def test_a_holder_of_another_kind_is_nobody(key: str, value: object) -> None:
+    with MachineLock("interlace work") as lock:
+        lock.take()
+        path = state_folder() / LOCK_NAME
+        assert machine_holder() is not None
+        path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+        assert machine_holder() is None
+
+
+def test_a_pipe_in_its_place_is_not_waited_for() -> None:
+    state_folder().mkdir(parents=True, exist_ok=True)
+    (state_folder() / LOCK_NAME).unlink(missing_ok=True)
+    os.mkfifo(state_folder() / LOCK_NAME)
+    assert machine_holder() is None
+    with pytest.raises(RefusedError, match="a pipe is there"):
+        MachineLock("interlace work").take()
