@@ -38,7 +38,7 @@ def simulate_design(
 ) -> None:
     """`interlace simulate`: the plan's design on simulated machines."""
     from orchestrator.configuration.compose import make_plan
-    from orchestrator.configuration.detecting import percentage
+    from orchestrator.configuration.detecting import percentage, refuse_one_entry
     from orchestrator.statistics.drift import PROFILES
     from orchestrator.statistics.judge_design import judge_design
     from orchestrator.views.machine_lines import noise_here
@@ -46,6 +46,7 @@ def simulate_design(
     from orchestrator.views.terminal import console
 
     plan = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here).plan
+    refuse_one_entry(len(plan.arms) + plan.design.aa, what="simulate")
     true_effect = percentage(effect, what="--effect", low=-0.9, high=10)
     found = judge_design(
         profiles or PROFILES,

@@ -296,7 +296,7 @@ def _design(values: dict[str, Any], arms: Sequence[Arm], prompts: Sequence[Promp
     if order.interleave_by == "prompt" and rounds < len(prompts):
         notes.append(f"{rounds} rounds leave {len(prompts) - rounds} of {len(prompts)} prompts out: one prompt a round")
     if len(arms) == 1:
-        notes.append("one arm: nothing to compare it with but itself")
+        notes.append(f"one arm: nothing to compare it with{' but itself' if values['aa'] else ''}")
     made = {"rounds": rounds, "interleave_by": order.interleave_by, "residency": order.residency}
     return Design(**values | made | {"deadlines": Deadlines(**values["deadlines"])}), notes
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from orchestrator.statistics.drift import Setting as Noise
 
 POWER = 0.8
+ALONE = "one arm without an A/A control compares nothing: name a second arm, or set design.aa=true"
 MOST_ENTRIES = 60  # of a round; planning more by simulation would take longer than one waits for a plan
 
 # A host's noise and drift, by the URL of a database with its runs; None: none measured yet.
@@ -35,12 +36,22 @@ def with_rounds_to_detect(
         )
     from orchestrator.statistics.power import MOST_ROUNDS, rounds_for
 
-    setting, basis = _basis(noise())
     entries = arms + chosen["aa"]
-    rounds = rounds_for(setting, arms=entries, effect=effect_of(text), alpha=chosen["alpha"], power=POWER)
+    effect = effect_of(text)
+    refuse_one_entry(entries, what=f"design.detect={text}")
+    setting, basis = _basis(noise())
+    rounds = rounds_for(setting, arms=entries, effect=effect, alpha=chosen["alpha"], power=POWER)
     if rounds is None:
         raise InputError(f"design.detect={text}: needs more than {MOST_ROUNDS} rounds ({basis}); take a larger effect")
     return chosen | {"rounds": rounds}, [f"design.detect={text}: {rounds} rounds for {POWER:.0%} power, {basis}"]
+
+
+def refuse_one_entry(entries: int, *, what: str) -> None:
+    """Raises:
+    InputError: a round has one entry, which is compared with nothing; the message names `what` asked.
+    """
+    if entries < 2:
+        raise InputError(f"{what}: {ALONE}")
 
 
 def detects(*, arms: int, rounds: int, alpha: float, noise: "Noise | None") -> str:
@@ -49,6 +60,8 @@ def detects(*, arms: int, rounds: int, alpha: float, noise: "Noise | None") -> s
     Args:
         arms: entries of a round, the control's second one included.
     """
+    if arms < 2:
+        return f"nothing: {ALONE}"
     if arms > MOST_ENTRIES:
         return f"not simulated for {arms} entries a round"
     from orchestrator.statistics.power import smallest_effect
