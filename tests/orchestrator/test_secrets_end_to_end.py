@@ -166,7 +166,10 @@ def leaks(folder: Path, said: list[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("mode", ["refuses", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("refuses_late", "redirects", "talks_garbage"))],)
+SLOW = [pytest.param(mode, marks=pytest.mark.slow) for mode in ("refuses_late", "redirects", "talks_garbage")]
+
+
+@pytest.mark.parametrize("mode", ["refuses", *SLOW])
 def test_a_server_that_repeats_the_key_puts_it_nowhere(tmp_path: Path, mode: str) -> None:
     with server(mode) as port:
         ran = interlace(tmp_path, "run", *overrides(tmp_path, port))
