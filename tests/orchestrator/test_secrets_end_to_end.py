@@ -68,7 +68,7 @@ class Echo(BaseHTTPRequestHandler):
             self.wfile.write(f"HTTP/1.1 200 {KEY}\r\n{WORD} {KEY}\r\n\r\n".encode())
             self.close_connection = True
         else:
-            self._stream(sent)
+            self._stream(sent, tokens=min(16, json.loads(body)["max_tokens"]))
 
     def _tell(self, status: int, text: str, *, header: str = "") -> None:
         self.send_response(status, f"No {header}")
@@ -78,16 +78,16 @@ class Echo(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text.encode())
 
-    def _stream(self, sent: str) -> None:
+    def _stream(self, sent: str, *, tokens: int) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        pieces = [f"{KEY} ", f"{WORD} ", KEY[:9], KEY[9:], " ", sent]
-        more: dict[str, Any] = {"id": KEY, "system_fingerprint": f"fp {KEY}", "model": KEY}
+        pieces = [f"{KEY} ", f"{WORD} ", KEY[:9], KEY[9:]]
+        more: dict[str, Any] = {"id": KEY, "system_fingerprint": f"fp {KEY}", "model": KEY, "debug": sent}
         for piece in pieces:
             self._event({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]} | more)
-        usage = {"prompt_tokens": 9, "completion_tokens": len(pieces)}
+        usage = {"prompt_tokens": 9, "completion_tokens": tokens}
         self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage} | more)
         self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
