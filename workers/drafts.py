@@ -53,7 +53,7 @@ def require_fit(target: Path, draft: Path, *, kind: str) -> None:
                 f"the draft {draft.name} was made for another target than {target.name}: {problem}",
                 remedy="set engine.draft to a draft that was made for this target",
             )
-    if (difference := tokenizer_difference(target, draft)) is not None:
+    if (difference := tokenizer_difference(target, draft, more_allowed=kind == BLOCK)) is not None:
         raise EngineError(
             FaultKind.tokenizer_mismatch,
             f"the tokenizer of the draft {draft.name} is not that of {target.name}: {difference}",
@@ -121,8 +121,11 @@ def tensor_shapes(folder: Path) -> dict[str, list[int]]:
     }
 
 
-def tokenizer_difference(target: Path, draft: Path) -> str | None:
+def tokenizer_difference(target: Path, draft: Path, *, more_allowed: bool = False) -> str | None:
     """How the two read text differently, by their `tokenizer.json`; None: they do not, or one of them has none.
+
+    Args:
+        more_allowed: the draft may have tokens that the target lacks: its mask, say.
 
     Raises:
         EngineError: a file is no tokenizer.
@@ -131,7 +134,7 @@ def tokenizer_difference(target: Path, draft: Path) -> str | None:
     if not all(file.is_file() for file in files) or files[0].read_bytes() == files[1].read_bytes():
         return None
     ours, theirs = (_vocabulary(file) for file in files)
-    if len(ours) != len(theirs):
+    if len(ours) != len(theirs) and not more_allowed:
         return f"{len(theirs)} tokens against {len(ours)}"
     token = next((token for token, number in ours.items() if theirs.get(token) != number), None)
     if token is None:
