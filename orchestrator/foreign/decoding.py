@@ -13,12 +13,13 @@ from typing import Any
 
 from orchestrator.errors import InputError
 
-MOST_BYTES = 128 * 2**20
-MOST_VALUES = 4_000_000  # a value takes up to a hundred bytes once it is read
+MOST_BYTES = 64 * 2**20
+MOST_VALUES = 2_000_000  # a small object takes 230 bytes once it is read
 DEEPEST = 60
 _SHOWN = 60
 _TOO_LARGE = 2**63
 _END = 12  # characters from the end: a word or a number that was cut off
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON writes one: a whole file is rewritten only where there is one
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # UTF-32 begins as UTF-16 does, so it is asked first.
 _MARKS = (
@@ -63,7 +64,8 @@ def decode(content: bytes, *, name: str) -> Decoded:
     reader = _Reader()
     try:
         body = reader.read(text)
-        body = reader.clean(body)
+        body = reader.clean(body) if _HALF.search(text) else body
+        _require_depth(body)
     except _Refused as error:
         raise InputError(f"{name}: {error}") from error
     except RecursionError as error:
@@ -79,6 +81,21 @@ def _require_bounds(content: bytes, name: str) -> None:
     values = sum(content.count(sign) for sign in (b",", b"[", b"{"))
     if values > MOST_VALUES:
         raise InputError(f"{name}: about {values} values are too many for a result file; give a summary of it")
+
+
+def _require_depth(body: Any) -> None:
+    """What comes after the reading goes down by recursion."""
+    level, depth = [body] if isinstance(body, dict | list) else [], 0
+    while level:
+        if depth > DEEPEST:
+            raise _Refused(_too_deep())
+        level = [
+            each
+            for value in level
+            for each in (value.values() if isinstance(value, dict) else value)
+            if isinstance(each, dict | list)
+        ]
+        depth += 1
 
 
 def _codec(content: bytes) -> tuple[str, tuple[str, ...]]:
@@ -171,16 +188,14 @@ class _Reader:
     def _constant(self, _: str) -> None:
         self.unmeasured += 1
 
-    def clean(self, value: Any, depth: int = 0) -> Any:
-        """The value without half surrogate pairs, no deeper than it may be."""
-        if depth > DEEPEST:
-            raise _Refused(_too_deep())
+    def clean(self, value: Any) -> Any:
+        """The value without half surrogate pairs."""
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, list):
-            return [self.clean(each, depth + 1) for each in value]
+            return [self.clean(each) for each in value]
         if isinstance(value, dict):
-            return {self._text(key): self.clean(each, depth + 1) for key, each in value.items()}
+            return {self._text(key): self.clean(each) for key, each in value.items()}
         return value
 
     def _text(self, text: str) -> str:

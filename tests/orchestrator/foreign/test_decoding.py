@@ -81,7 +81,7 @@ def test_what_can_be_read_is_read_and_told(text: str, body: object, note: str) -
         (b'[{"a": 1}]\nbuild: 5 (abc)\n', "other text follows the JSON, 'build: 5"),
         ("gr\u00fcn".encode("latin-1"), "not text"),
         (json.dumps([1]).encode("utf-16-le"), "UTF-16 without a byte order mark"),
-        (b"[" + b"1," * 4_000_001 + b"1]", "values are too many"),
+        (b"[" + b"1," * 2_000_001 + b"1]", "values are too many"),
         (b'{"a": 1,, "b": [' + b"1, " * 50 + b"2]}", "not JSON"),
     ],
     ids=lambda value: str(value)[:24],

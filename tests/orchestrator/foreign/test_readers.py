@@ -278,6 +278,16 @@ def test_failed_cancelled_and_left_out_requests_are_told_with_their_share() -> N
     assert said(sampled, "3 of 25 requests (12 %) failed")
     assert said(sampled, "2 of 25 requests (8 %) were cancelled or not completed")
     assert said(sampled, "the file keeps 2 of 20 completed requests (10 %) and left out the others")
+    for totals in (
+        {"request_totals": {"successful": 3, "errored": 1, "incomplete": 0, "total": 4}},
+        {"run_stats": {"requests_made": {"successful": 3, "errored": 1, "incomplete": 0, "total": 4}}},
+    ):
+        first, *others = body("guidellm_old.json")["benchmarks"]
+        assert said(read_body({"benchmarks": [first | totals, *others]}), "1 of 4 requests (25 %) failed")
+    detailed = body("vllm_bench_detailed.jsonl")[0]
+    requests = len(detailed["ttfts"])
+    detailed |= {"errors": ["", *["timed out"] * (requests - 1)], "failed": 0, "completed": 1, "num_prompts": requests}
+    assert said(read_body(detailed), f"{requests - 1} of {requests} requests")
     for name in ("vllm_bench.json", "guidellm_old.json"):
         assert not said(read(name), "requests (")
 
