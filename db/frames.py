@@ -63,6 +63,28 @@ def readings(source: Engine | str, run_id: str, field: str) -> "pd.Series[Any]":
     return rows.set_index("trial_id")["value_text"]
 
 
+def environments(source: Engine | str, run_id: str) -> pd.DataFrame:
+    """Of each trial of a run, by trial_id, its environment, and whether and why it lacks MLX's version.
+
+    `mlx_missing` is `unknown`, or `none` where it is known that a server runs without MLX.
+    """
+    rows = _frame(
+        source,
+        """
+        SELECT trial.id AS trial_id, environment.id AS environment_id, environment.missing_reason AS missing_reason,
+            CASE
+                WHEN environment.server IS NULL OR environment.mlx_version IS NOT NULL THEN NULL
+                WHEN json_type(environment.packages, '$.mlx') = 'null' THEN 'none'
+                ELSE 'unknown'
+            END AS mlx_missing
+        FROM trial JOIN environment ON environment.id = trial.environment_id
+        WHERE trial.run_id = :run_id
+        """,
+        run_id=run_id,
+    )
+    return rows.set_index("trial_id")
+
+
 def answers(source: Engine | str, run_id: str) -> pd.DataFrame:
     """What the arms of a run wrote, and when: the generations of its rounds and control runs, in time order.
 

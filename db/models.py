@@ -133,6 +133,8 @@ class Environment(Base):
     os: Mapped[str]
     os_build: Mapped[str | None]
     packages: Mapped[dict[str, Any]]  # every recorded distribution
+    server: Mapped[str | None]  # who told a server's versions; NULL: the worker ran the model, and they are its own
+    missing_reason: Mapped[str | None]  # why MLX's versions are missing
 
 
 class Checkpoint(Base):

@@ -345,7 +345,9 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
     verdict, reasons = decide(_case(run, one, treatment, included=included))
     if verdict == "underpowered" and effect is None:
         reasons = (Reason(code="too_few_rounds", text="no complete round yet"),)
-    notes = (*_differences(run, one, treatment).harmless, *ran.notes, *control_ran.notes)
+    differences = _differences(run, one, treatment)
+    unsaid = [reason for reason in differences.unknown if reason not in reasons]
+    notes = (*unsaid, *differences.harmless, *ran.notes, *control_ran.notes)
     notes = (*notes, *_carry_over_note(run, reasons))
     if scope == ALL:
         notes = (
@@ -388,6 +390,7 @@ def _drift_note(run: _Run) -> Reason:
 
 def _case(run: _Run, one: _Scoped, treatment: str, *, included: _Scoped | None = None) -> Case:
     effect = one.effects[treatment]
+    differences = _differences(run, one, treatment)
     arms = (treatment, run.control)
     marked = carry_over_reason(run.carry_over) if run.carry_over and run.carry_over.matters else None
     hidden = run.carry_over is not None and hides_a_difference(run.carry_over, run.margin)
@@ -396,14 +399,18 @@ def _case(run: _Run, one: _Scoped, treatment: str, *, included: _Scoped | None =
         effect=effect,
         floor=one.effects[AA_LABEL],
         idle=tuple(reason for arm in arms for reason in run.evidence.engagement(arm, one.scope).reasons),
-        confounders=_differences(run, one, treatment).confounding,
+        confounders=differences.confounding,
         family_p=one.family.get(treatment),
         family_size=len(run.treatments),
         carry_over=None if hidden else marked,
         alpha=run.alpha,
         margin=run.margin,
         doubts=() if heat is None or marked is not None else (heat,),
-        limits=(*((marked,) if hidden and marked is not None else ()), *_limits(run, one, included, treatment)),
+        limits=(
+            *differences.unknown,
+            *((marked,) if hidden and marked is not None else ()),
+            *_limits(run, one, included, treatment),
+        ),
     )
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from sqlalchemy import Engine as Database
 
 from db.errors import DatabaseError
-from db.frames import readings, runs, trials
+from db.frames import environments, readings, runs, trials
 from db.session import open_existing
 from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
 from orchestrator.plan import Plan
@@ -36,7 +36,11 @@ FACTS = ("host", "chip", "os_build", "python", "mlx_version", "mlx_lm_version", 
 def measured_trials(database: Database, run_id: str) -> pd.DataFrame:
     """A run's rows of `trial_flat`, with what else two arms must share."""
     frame = trials(database, run_id)
-    return frame.assign(power_mode=frame["trial_id"].map(readings(database, run_id, "power_mode")))
+    told = environments(database, run_id)
+    return frame.assign(
+        power_mode=frame["trial_id"].map(readings(database, run_id, "power_mode")),
+        **{name: frame["trial_id"].map(told[name]) for name in told.columns},
+    )
 
 
 def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> AuditResult:

@@ -136,6 +136,16 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What a server's own environment holds, as far as it is known."""
+
+    python: str | None = None  # None: unknown, or no Python
+    versions: dict[str, str | None] = field(default_factory=dict)  # by distribution; None: not there; missing: unknown
+    source: str = ""  # who told it
+    reason: str = ""  # why MLX's versions are not known; or that there is no MLX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """The arm is ready for its first request."""
 
@@ -150,6 +160,7 @@ class Loaded:
     engine_version: str | None = None
     notes: list[str] = field(default_factory=list)
     device: dict[str, Any] = field(default_factory=dict)  # what the engine's package says of the device
+    served: Served | None = None  # of an engine behind a server; None: this process's own versions made the figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -217,6 +217,7 @@ class Worker:
             engine_version=info.engine_version,
             notes=[*info.notes, *notes],
             device=dict(info.device),
+            served=info.served,
         )
 
     def _generate(self, request: Generate, engine: Engine) -> None:

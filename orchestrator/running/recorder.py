@@ -82,7 +82,7 @@ class Recorder:
     ) -> None:
         """What loading showed: versions, widths, memory. Sets the arm's fingerprint."""
         with transaction(self.database, patience_s=PATIENCE_S) as session:
-            environment = environment_row(session, hello, host)
+            environment = environment_row(session, hello, host, served=loaded.served)
             row = session.get_one(models.Arm, self.arm_ids[arm.name])
             row.engine_version = loaded.engine_version
             row.block_size = loaded.verify_width if loaded.drafted_per_step is not None else None

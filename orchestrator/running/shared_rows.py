@@ -10,7 +10,7 @@ from db import models
 from orchestrator.plan import sha256_of
 from workers.checkpoints import CheckpointInfo
 from workers.host import HostFacts
-from workers.protocol import Hello
+from workers.protocol import Hello, Served
 
 
 def experiment_row(session: Session, name: str) -> models.Experiment:
@@ -22,20 +22,33 @@ def experiment_row(session: Session, name: str) -> models.Experiment:
     return row
 
 
-def environment_row(session: Session, hello: Hello, host: HostFacts) -> models.Environment:
-    identity = sha256_of([hello.python, hello.versions, host.os, host.os_build])
+def environment_row(
+    session: Session, hello: Hello, host: HostFacts, *, served: Served | None = None
+) -> models.Environment:
+    """The versions that made an arm's figures.
+
+    Args:
+        served: what the environment of the arm's server holds; None: the worker itself runs the model.
+    """
+    found = served or Served(python=hello.python, versions=hello.versions)
+    parts: list[Any] = [found.python, found.versions, host.os, host.os_build]
+    if served is not None:
+        parts += [served.source, served.reason, hello.versions.get("interlace")]
+    identity = sha256_of(parts)
     row = session.scalar(select(models.Environment).where(models.Environment.sha256 == identity))
     if row is None:
         row = models.Environment(
             id=models.new_id(),
             sha256=identity,
-            python=hello.python,
+            python=found.python or "unknown",
             interlace_version=hello.versions.get("interlace") or "unknown",
-            mlx_version=hello.versions.get("mlx"),
-            mlx_lm_version=hello.versions.get("mlx-lm"),
+            mlx_version=found.versions.get("mlx"),
+            mlx_lm_version=found.versions.get("mlx-lm"),
             os=host.os,
             os_build=host.os_build,
-            packages=hello.versions,
+            packages=found.versions,
+            server=None if served is None else served.source or "unknown",
+            missing_reason=found.reason or None,
         )
         session.add(row)
         session.flush()

@@ -40,6 +40,8 @@ _ENVIRONMENT = {
     # A proposal is accepted when it matches what the target would pick, so another sampler is another quantity.
     "sampler": "sampler",
 }
+UNKNOWN = "unknown"  # where a column may not be empty
+NO_MLX = "none"  # of an environment of which it is known
 _PAIRED_BY = ["round", "prompt_id", "turn"]
 
 
@@ -164,6 +166,7 @@ class _Check:
     differ: Flags
     left: Words
     right: Words
+    strength: str = "confounds"  # or "limits": what is not known to be equal; or "tells": what never decides
     # |log| of the counts' ratio: then the difference counts only where it may explain the effect. None: it always does.
     sizes: Floats | None = None
 
@@ -174,6 +177,7 @@ class Differences:
 
     confounding: tuple[Reason, ...]  # could have made the effect, or a good part of it
     harmless: tuple[Reason, ...]  # could not
+    unknown: tuple[Reason, ...] = ()  # what is not known to be equal: neither an effect nor "no difference" is shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,13 +208,16 @@ class DifferenceTable:
             margin: within which effects make no difference.
         """
         rows = (self.label == label) & self.asked.within(scope)
-        confounding, harmless = [], []
+        confounding: list[Reason] = []
+        harmless: list[Reason] = []
+        unknown: list[Reason] = []
+        places = {"confounds": confounding, "limits": unknown, "tells": harmless}
         for check in self.checks:
             if not (rows & check.differ).any():
                 continue
             reason = self._reason(check, rows)
             if check.sizes is None or log_effect is None:
-                confounding.append(reason)
+                places[check.strength].append(reason)
                 continue
             explained = LENGTH_POWER * float(np.nanmean(check.sizes[rows]))
             if explained > max(EXPLAINED * abs(log_effect), NEGLIGIBLE * -np.log1p(-margin)):
@@ -218,7 +225,7 @@ class DifferenceTable:
             else:
                 text = f"{reason.text}; that explains a factor of {np.exp(explained):.3f} at most"
                 harmless.append(Reason(code=reason.code, text=text))
-        return Differences(confounding=tuple(confounding), harmless=tuple(harmless))
+        return Differences(confounding=tuple(confounding), harmless=tuple(harmless), unknown=tuple(unknown))
 
     def _reason(self, check: _Check, rows: Flags) -> Reason:
         where = np.flatnonzero(rows & check.differ)
@@ -234,6 +241,8 @@ def _checks(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
     for column, name in _ENVIRONMENT.items():
         if column in pairs.columns:
             yield _unequal(pairs, column, name)
+    if "mlx_missing" in pairs.columns:
+        yield from _unknown_mlx(pairs)
     if "engine" in pairs.columns and "engine_version" in pairs.columns:
         same_engine = words(pairs["engine"]) == words(pairs["engine_control"])
         yield _unequal(pairs, "engine_version", "engine version", among=same_engine)
@@ -248,10 +257,31 @@ def _checks(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
 def _unequal(pairs: pd.DataFrame, column: str, name: str, *, among: Flags | None = None) -> _Check:
     """Both recorded, and not equal: what was not recorded is not known to differ."""
     left, right = words(pairs[column]), words(pairs[f"{column}_control"])
-    differ = np.array([a is not None and b is not None and a != b for a, b in zip(left, right, strict=True)], bool)
+    missing = (None, UNKNOWN)
+    differ = np.array(
+        [a not in missing and b not in missing and a != b for a, b in zip(left, right, strict=True)], bool
+    )
     if among is not None:
         differ &= among
     return _Check(code=f"{column}_differs", words=f"{name} differs", differ=differ, left=left, right=right)
+
+
+def _unknown_mlx(pairs: pd.DataFrame) -> Iterable[_Check]:
+    """A server's MLX that nobody told: it may be another. Beside it, a server without MLX, which is another engine's.
+
+    Arms of one environment, which may be one server, share whatever it holds.
+    """
+    own, control = (words(pairs[f"mlx_missing{side}"]) for side in ("", "_control"))
+    apart = words(pairs["environment_id"]) != words(pairs["environment_id_control"])
+    left, right = (
+        words(pairs[f"mlx_version{side}"].fillna(pairs[f"missing_reason{side}"])) for side in ("", "_control")
+    )
+    unknown, without = "the MLX version of a server is unknown", "one of the two runs without MLX"
+    for code, name, differ, strength in (
+        ("mlx_version_unknown", unknown, ((own == UNKNOWN) | (control == UNKNOWN)) & apart, "limits"),
+        ("mlx_in_one_only", without, (own == NO_MLX) != (control == NO_MLX), "tells"),
+    ):
+        yield _Check(code=code, words=name, differ=differ.astype(bool), left=left, right=right, strength=strength)
 
 
 def _unequal_counts(pairs: pd.DataFrame, column: str, name: str, tolerance: float) -> _Check:

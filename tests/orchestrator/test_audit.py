@@ -145,6 +145,26 @@ def test_each_difference_besides_the_settings_confounds(
     assert overall(result, "slow").verdict == "supported"
 
 
+def test_an_unknown_version_of_a_server_shows_neither_an_effect_nor_that_there_is_none(frame: pd.DataFrame) -> None:
+    told = frame.assign(environment_id="own", mlx_missing=None, missing_reason=None)
+    draft = told["arm"] == "draft"
+    lost = {"mlx_version": None, "mlx_lm_version": None, "environment_id": "other", "missing_reason": "not visible"}
+    unknown = overall(judged(changed(told, draft, mlx_missing="unknown", **lost)), "draft")
+    assert unknown.verdict == "could_be_drift"
+    assert "mlx_version_unknown" in codes(unknown)
+    text = next(reason.text for reason in unknown.reasons if reason.code == "mlx_version_unknown")
+    assert "not visible against 0.32" in text
+    # Two servers of which nobody knows anything need not be equal; arms of one server are.
+    everywhere = pd.Series(data=True, index=told.index)
+    both = changed(told, everywhere, mlx_missing="unknown", **lost)
+    apart = changed(both, draft, environment_id="another")
+    assert "mlx_version_unknown" in codes(overall(judged(apart), "draft"))
+    assert overall(judged(both), "draft").verdict == "supported"
+    without = overall(judged(changed(told, draft, mlx_missing="none", **lost)), "draft")
+    assert without.verdict == "supported"
+    assert "mlx_in_one_only" in codes(without)
+
+
 def test_a_change_for_all_arms_between_rounds_does_not_confound(frame: pd.DataFrame) -> None:
     later = frame["round"] >= 4
     assert overall(judged(changed(frame, later, mlx_version="0.33.0")), "draft").verdict == "supported"

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
-from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, TimePasses
+from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses
 from workers.stopwatch import Clock, Tick
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class LoadInfo:
     engine_version: str | None = None
     device: Mapping[str, Any] = field(default_factory=dict)  # what the engine's package says of the device
     notes: Sequence[str] = ()
+    served: Served | None = None  # of an engine behind a server: what that server's environment holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

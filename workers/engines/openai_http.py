@@ -71,6 +71,7 @@ class OpenaiHttp(ServerEngine):
             verify_width=None if own.mechanism is not None and drafted is None else 1 + (drafted or 0),
             engine_setting={} if own.block_size is None else {"block_size": own.block_size},
             engine_version=self.server_version,
+            served=self._served(first),
             notes=[f"attached to {self._client.url}: what it does outside these requests is unknown"],
         )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from workers import served_versions
 from workers.catalogue.binding import LogIdentity, ProcessIdentity, Usage, Window
 from workers.catalogue.match import Seen, copies, explain, figures, is_final, judge_request, parse_prometheus, unpaid
 from workers.catalogue.signs import CatalogueError, Preset, load
@@ -27,7 +28,7 @@ from workers.http.client import Client, Reply, StatusError, TooLate
 from workers.http.tokens import APPORTIONED, apportion
 from workers.masking import KNOWN
 from workers.port_watch import PortWatch
-from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, TimePasses
+from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses
 from workers.server_process import ServerLog
 from workers.tracebacks import last_fault
 
@@ -86,6 +87,8 @@ class ServerEngine(Engine):
         self._log: ServerLog | None = None
         self._log_start = 0  # where this server's part of the log begins
         self._watch: PortWatch | None = None
+        self._processes: frozenset[ProcessIdentity] = frozenset()  # those whose versions are stored
+        self._versions: Served | None = None
         self._owed: list[tuple[Usage, float]] = []  # requests without a sign as yet, and until when it may come
         self._looked_until = 0  # the place in the log up to which signs of earlier requests were looked for
         self._tokenizer: Any = None
@@ -118,7 +121,7 @@ class ServerEngine(Engine):
         self._preset: Preset = load("none")
         try:
             info = self._open()
-            self._port_watch()
+            self._processes, self._versions = self._port_watch().processes(), info.served
             self._looked_until = self._log_start
         except BaseException as error:
             try:
@@ -134,6 +137,7 @@ class ServerEngine(Engine):
 
     def prepare(self, request: TurnRequest) -> None:
         self._require_server()
+        self._require_same_versions()
         self._settle_log()
         path, body = self._body(request)
         prompt_ids = None if self._encode is None else self._encode(request.messages)
@@ -225,6 +229,32 @@ class ServerEngine(Engine):
             ProbeUnsupported: always.
         """
         raise ProbeUnsupported("a server runs whole answers, no single passes")
+
+    # ---- the server's versions ----
+
+    def _served(self, first: Answer) -> Served:
+        """What is known of the server's environment: by its own words, or by the process behind its port."""
+        told = served_versions.of_answer(first.response)
+        found = told or served_versions.of_processes(self._port_watch().pids())
+        return found if found.source else replace(found, source=self._connected().url)
+
+    def _require_same_versions(self) -> None:
+        """A server that was started anew may have been updated: its figures would be stored under the old versions.
+
+        Raises:
+            EngineError: the process behind the port is another than when the arm was loaded, with other versions.
+        """
+        now = self._port_watch().processes()
+        if now == self._processes or not now:
+            return
+        found, known = self._served(self._complete_once()), self._versions
+        if known is not None and (found.python, found.versions) != (known.python, known.versions):
+            raise EngineError(
+                FaultKind.generation_failed,
+                f"{self._connected().url}: the server was started anew since this arm was loaded, with other versions",
+                remedy="start a new run: this one's versions are stored",
+            )
+        self._processes = now
 
     def _whole_choice(
         self, messages: Sequence[Mapping[str, str]], prompt_sha256: str, *, budget_s: float, **more: Any

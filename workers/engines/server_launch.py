@@ -16,12 +16,13 @@ import tempfile
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import psutil
 
+from workers import served_versions
 from workers.catalogue.match import explain
 from workers.checkpoints import CheckpointInfo, inspect, resolve
 from workers.dummies import DEFAULT_GROUP_SIZE, SHAPES, save
@@ -31,6 +32,7 @@ from workers.engines.server_common import ServerEngine, load_preset
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
 from workers.http.client import Client, StatusError, Timeouts
+from workers.protocol import Served
 from workers.server_process import HOST, ServerLog, ServerProcess, ServerSpec, free_port
 from workers.tracebacks import last_fault
 
@@ -122,12 +124,24 @@ class LaunchedEngine(ServerEngine):
             engine_setting=dict(widths.engine_setting or {}),
             engine_version=self.server_version,
             notes=notes,
+            served=self._served(first),
         )
 
     def _require_server(self) -> None:
         if self._process is not None:
             self._process.require_alive()
             self._process.require_listener()
+
+    def _served(self, first: Answer) -> Served:
+        """Launched: what its interpreter holds, or else its process; attached: see `ServerEngine`."""
+        if self._process is None:
+            return super()._served(first)
+        spec = self._process.spec
+        found = served_versions.of_command(spec.command, spec.environment)
+        if found.reason:
+            told = served_versions.of_processes(self._port_watch().pids())
+            found = replace(told, reason=f"{found.reason}; {told.reason}") if told.reason else told
+        return served_versions.completed(found, served_versions.of_answer(first.response))
 
     def close(self) -> None:
         super().close()
