@@ -3,23 +3,24 @@
     INTERLACE_NOTIFY_WEBHOOK   a URL that takes a POST of JSON: {"text": one line, "summary": Markdown, "exit_code": n}
     INTERLACE_NOTIFY_COMMAND   a command line; it gets the summary file as its last argument and the text on its input
 
-They are settings of a person and a machine, not of one plan, and an address may be a secret: no plan stores them. A
-notification that fails is a note; the night has ended all the same.
+They are settings of a person and a machine, not of one plan, and an address may be a secret: no plan stores them and no
+message shows them. A notification that fails is a note, and takes a bounded time: the night has ended all the same.
 """
 
 import json
 import os
 import shlex
 import subprocess
-import urllib.error
-import urllib.request
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+
+from workers.masking import KNOWN, mask
 
 WEBHOOK = "INTERLACE_NOTIFY_WEBHOOK"
 COMMAND = "INTERLACE_NOTIFY_COMMAND"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 20.0  # of each way, whatever the other side does
+_SHOWN = 300
 
 
 def notify(
@@ -33,45 +34,71 @@ def notify(
     found = []
     for name, send in ways:
         value = environment.get(name, "").strip()
-        if value and (problem := send(value)) is not None:
-            found.append(f"{name}: {problem}")
+        if value and (problem := _bounded(send, value)) is not None:
+            found.append(f"{name}: {mask(problem)[:_SHOWN]}")
     return found
 
 
+def _bounded(send: Callable[[str], str | None], value: str) -> str | None:
+    """What went wrong, after the time-out at the latest: a server may trickle its answer, a resolver may hang."""
+    problems: list[str | None] = []
+
+    def work() -> None:
+        try:
+            problems.append(send(value))
+        except Exception as error:  # noqa: BLE001 - the night has ended all the same; the text may show the address
+            problems.append(f"failed ({type(error).__name__})")
+
+    thread = threading.Thread(target=work, name="notify", daemon=True)
+    thread.start()
+    thread.join(TIMEOUT_S)
+    return problems[0] if problems else f"did not end within {TIMEOUT_S:g} s"
+
+
 def _post(url: str, body: Mapping[str, object]) -> str | None:
-    if urlsplit(url).scheme not in ("http", "https"):
-        return "not an http or https address"
-    request = urllib.request.Request(
-        url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}, method="POST"
-    )
+    import httpx
+
+    KNOWN.add(url)
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S):
-            return None
-    except urllib.error.HTTPError as error:
-        return f"answered {error.code}"
-    except (OSError, ValueError) as error:
-        return f"not reached: {getattr(error, 'reason', error)}"
+        with (
+            httpx.Client(timeout=TIMEOUT_S) as client,
+            client.stream(
+                "POST", url, content=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
+            ) as response,
+        ):
+            status = response.status_code  # what else it answers is not read
+    except httpx.TimeoutException:
+        return f"no answer within {TIMEOUT_S:g} s"
+    except httpx.UnsupportedProtocol:
+        return "is not an http or https address"
+    except httpx.HTTPError as error:
+        return f"not reached: {error}"
+    except (httpx.InvalidURL, ValueError):  # the text would show parts of the address
+        return "is not a valid http or https address, or the environment's proxy is not"
+    if 300 <= status < 400:
+        return f"answered {status}: redirects are not followed; set the final address"
+    return None if status < 400 else f"answered {status}"
 
 
 def _run(command: str, text: str, path: Path) -> str | None:
     try:
         words = shlex.split(command)
+    except ValueError as error:
+        return f"is not a valid command line: {error}"
+    try:
         done = subprocess.run(
             [*words, str(path)],
-            input=text,
-            encoding="utf-8",
-            errors="replace",
-            capture_output=True,
+            input=text.encode("utf-8", "replace"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             timeout=TIMEOUT_S,
             check=False,
         )
-    except ValueError as error:
-        return f"cannot be read: {error}"
     except OSError as error:
         return f"cannot be run: {error.strerror}"
     except subprocess.TimeoutExpired:
         return f"did not end within {TIMEOUT_S:g} s"
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:]
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         return f"ended with {done.returncode}" + (f": {last[0]}" if last else "")
     return None
