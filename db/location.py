@@ -135,9 +135,10 @@ def make_folder(path: Path) -> None:
 def keep_private(path: Path) -> None:
     """The database and its log for their owner alone: they hold prompts and answers. SQLite gives the log the
     database's own rights."""
+    real = path.resolve()  # SQLite follows a link too, and keeps the log beside the file itself
     with suppress(OSError):  # SQLite says what is wrong with the place
-        create_private(path)
-    for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
+        create_private(real)
+    for each in (real, *(real.with_name(real.name + suffix) for suffix in ("-wal", "-shm"))):
         tighten(each)
     if path.parent == _default_folder():
         tighten(path.parent)

@@ -17,6 +17,7 @@ from workers.model_files import digest_of, read_header, read_json, require_token
 _DTYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _MOST = 1 << 31  # of any count in a configuration
+_MOST_KV_BYTES = 1 << 40  # a token
 # The number of experts, as the model families call it.
 _EXPERT_COUNT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts")
 
@@ -327,7 +328,10 @@ def _kv_bytes_per_token(
         layers = sum("attention" in kind and "linear" not in kind for kind in kinds)
     elif interval := config.get("full_attention_interval"):
         layers //= int(interval)
-    return 2 * layers * kv_heads * head_dim * _DTYPE_BYTES[dtype]
+    found = 2 * layers * kv_heads * head_dim * _DTYPE_BYTES[dtype]
+    if found >= _MOST_KV_BYTES:
+        raise ValueError(f"{found} bytes of cache per token")
+    return found
 
 
 def _describe_dummy(checkpoint: Mapping[str, Any]) -> CheckpointInfo:

@@ -79,6 +79,14 @@ def test_a_path_is_taken_letter_by_letter(name: str, tmp_path: Path, monkeypatch
     assert run_query(url, "SELECT count(*) FROM run", {}).rows == ((0,),)
 
 
+def test_a_database_behind_a_link_is_private_too(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "data" / "real.db")
+    with open_database(str(tmp_path / "link.db")).connect():
+        modes = {each.name: each.stat().st_mode & 0o777 for each in (tmp_path / "data").iterdir()}
+    assert modes == dict.fromkeys(("real.db", "real.db-wal", "real.db-shm"), 0o600)
+
+
 def test_a_url_has_percent_escapes_and_no_parameters(tmp_path: Path) -> None:
     assert database_path(f"sqlite:///{tmp_path}/a%20b%3Fc%25d#e.db") == tmp_path / "a b?c%d#e.db"
     assert database_path(f"sqlite+pysqlite:///{tmp_path}/a.db") == tmp_path / "a.db"

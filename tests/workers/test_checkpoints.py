@@ -178,6 +178,7 @@ ABSURD = (
     {"num_hidden_layers": "many"},
     {"hidden_size": 1 << 63},
     {"vocab_size": -(10**30)},
+    {"num_hidden_layers": 1 << 30, "num_key_value_heads": 1 << 30, "head_dim": 1 << 30},
     {"model_type": ["llama"]},
     {"model_type": "\ud800"},
     {"num_experts": {"a": 1}, "num_experts_per_tok": 1},
