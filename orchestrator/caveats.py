@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from sqlalchemy import Engine as Database
-from sqlalchemy import select
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
-from db.models import Arm, Run
+from db.models import Arm, Generation, Run, Trial
 from db.session import reading
 
 
@@ -16,7 +17,34 @@ def caveats(database: Database, run_id: str) -> tuple[str, ...]:
         lost = session.execute(
             select(Arm.name, Arm.state_reason).where(Arm.run_id == run_id, Arm.state == "dropped").order_by(Arm.id)
         ).all()
-    return (*_of_run(run), *(f"parked: {name} ({reason or 'no reason stored'})" for name, reason in lost))
+        untold = _caches_untold(session, run_id) if run.randomised else []
+    return (
+        *_of_run(run),
+        *(f"parked: {name} ({reason or 'no reason stored'})" for name, reason in lost),
+        *(
+            f"caches unknown: {name} states no cached tokens, and the run repeats its prompts; times to the first"
+            " token may be those of a warm cache (start the server without one to be sure)"
+            for name in untold
+        ),
+    )
+
+
+def _caches_untold(session: Session, run_id: str) -> list[str]:
+    """Arms behind servers that never said how much of a first prompt came from a cache, unless none was asked for."""
+    answered = (
+        select(Arm.name, Arm.config)
+        .join(Trial, Trial.arm_id == Arm.id)
+        .join(Generation, Generation.trial_id == Trial.id)
+        .where(Arm.run_id == run_id, Trial.kind == "measured", Generation.turn == 0, Generation.stamps_of == "chunk")
+        .group_by(Arm.id)
+        .having(func.count(Generation.cached_tokens) == 0, func.count(Trial.round_id.distinct()) > 1)
+        .order_by(Arm.id)
+    )
+    return [name for name, config in session.execute(answered) if not _launched_without_cache(config.get("engine"))]
+
+
+def _launched_without_cache(engine: object) -> bool:
+    return isinstance(engine, dict) and engine.get("prefix_cache") is False and engine.get("attach") is None
 
 
 def _of_run(run: Run) -> Iterator[str]:

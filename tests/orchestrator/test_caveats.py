@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, select, update
 
-from db.models import Arm, Run
+from db.models import Arm, Generation, Run, Trial
 from db.session import open_database, transaction
 from orchestrator.audit import audit
 from orchestrator.caveats import caveats
@@ -47,6 +47,25 @@ def test_order_end_and_lost_arms_are_told(stored: tuple[Engine, Filled]) -> None
         "unfinished: the run is interrupted (stopped at 07:00); this is what is stored so far",
         "parked: draft-8bit (preflight: no server)",
     )
+
+
+def test_a_server_that_states_no_cached_tokens_is_told(stored: tuple[Engine, Filled]) -> None:
+    engine, filled = stored
+    of_arm = select(Trial.id).join(Arm, Trial.arm_id == Arm.id).where(Arm.run_id == filled.last_run)
+    with transaction(engine) as session:
+        name = session.scalars(select(Arm.name).where(Arm.run_id == filled.last_run).order_by(Arm.id)).first()
+        mine = of_arm.where(Arm.name == name)
+        session.execute(update(Generation).where(Generation.trial_id.in_(mine)).values(stamps_of="chunk"))
+    (told,) = caveats(engine, filled.last_run)
+    assert told.startswith(f"caches unknown: {name} states no cached tokens")
+    with transaction(engine) as session:
+        off = {"engine": {"prefix_cache": False, "attach": None}}
+        session.execute(update(Arm).where(Arm.run_id == filled.last_run, Arm.name == name).values(config=off))
+    assert caveats(engine, filled.last_run) == ()
+    with transaction(engine) as session:
+        session.execute(update(Arm).where(Arm.run_id == filled.last_run, Arm.name == name).values(config={}))
+        session.execute(update(Generation).where(Generation.trial_id.in_(mine)).values(cached_tokens=0))
+    assert caveats(engine, filled.last_run) == ()
 
 
 def test_they_stand_before_the_verdicts() -> None:
