@@ -1,6 +1,7 @@
 """One configuration over time: a row for each run that measured it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pandas as pd
 from sqlalchemy import Engine, text
@@ -33,6 +34,40 @@ _FILTERS = {
     "checkpoint": "checkpoint.name = :checkpoint",
     "experiment": "experiment.name = :experiment",
 }
+
+
+_EVENINGS_SQL = """
+SELECT treatment.config_sha256 AS treatment, control.config_sha256 AS control, verdict_flat.verdict AS verdict,
+    verdict_flat.ratio AS ratio
+FROM run AS asked
+JOIN run AS other ON other.host_id = asked.host_id AND other.workload_sha256 = asked.workload_sha256
+    AND other.metric = asked.metric AND other.simulated = asked.simulated
+JOIN verdict_flat ON verdict_flat.run_id = other.id AND verdict_flat.metric = asked.metric
+JOIN arm AS treatment ON treatment.run_id = other.id AND treatment.name = verdict_flat.treatment
+JOIN arm AS control ON control.run_id = other.id AND control.name = verdict_flat.control
+WHERE asked.id = :run_id AND other.randomised AND verdict_flat.ratio IS NOT NULL
+    AND verdict_flat.prompt_class IS NULL AND verdict_flat.turn IS NULL AND verdict_flat.workload IS NULL
+    AND other.id NOT IN (:run_id, :without)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEffect:
+    """The effect over all prompts that one run's newest audit found."""
+
+    pair: tuple[str, str]  # hashes of the treatment's and of the control's configuration
+    verdict: str
+    ratio: float
+
+
+def other_evenings(engine: Engine, run_id: str, *, without: str) -> list[StoredEffect]:
+    """The effects in the other runs of a run's host, prompts and metric; the run `without` is left out as well."""
+    with reading(engine) as session:
+        rows = session.execute(text(_EVENINGS_SQL), {"run_id": run_id, "without": without}).all()
+    return [
+        StoredEffect(pair=(treatment, control), verdict=verdict, ratio=ratio)
+        for treatment, control, verdict, ratio in rows
+    ]
 
 
 def arm_history(

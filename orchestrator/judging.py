@@ -9,15 +9,17 @@ from sqlalchemy import Engine as Database
 
 from db.errors import DatabaseError
 from db.frames import environments, readings, runs, trials
+from db.history import other_evenings
 from db.session import open_existing
 from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
 from orchestrator.plan import Plan
 from orchestrator.running.hosts import own_host_ids
 from orchestrator.statistics.claims import ArmFacts
 from orchestrator.statistics.comparability import Scope
-from orchestrator.statistics.compare import RunSide
+from orchestrator.statistics.compare import UNUSABLE, RunSide
 from orchestrator.statistics.drift import Setting
 from orchestrator.statistics.drift_audit import audit_by_drift
+from orchestrator.statistics.evenings import Evenings, between_evenings, by_pair
 from orchestrator.statistics.factorial import Factorial, factorial
 from orchestrator.statistics.factors import Table, two_factors
 from orchestrator.statistics.observations import Usable, measured_rows
@@ -188,6 +190,12 @@ def run_side(database: Database, plan: Plan, run_id: str) -> RunSide:
         checkpoints={str(arm): str(digest) for arm, digest in digests.items()},
         facts=run_facts(frame),
     )
+
+
+def evenings_of(database: Database, run_id: str, *, without: str) -> Evenings | None:
+    """What effects differ by between this host's other runs of the same prompts; None: too few of one pair."""
+    found = other_evenings(database, run_id, without=without)
+    return between_evenings(by_pair((one.pair, one.ratio) for one in found if one.verdict not in UNUSABLE))
 
 
 def run_facts(frame: pd.DataFrame) -> dict[str, str]:

@@ -90,7 +90,7 @@ def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) ->
 
 def compare_two(first_text: str, second_text: str, *, url: str | None) -> None:
     """`interlace compare`: two runs, through the control that both held."""
-    from orchestrator.judging import run_side
+    from orchestrator.judging import evenings_of, run_side
     from orchestrator.statistics.compare import compare_runs
     from orchestrator.views.relation_view import print_comparison
     from orchestrator.views.terminal import console
@@ -100,7 +100,8 @@ def compare_two(first_text: str, second_text: str, *, url: str | None) -> None:
     if sides[0][0] == sides[1][0]:
         raise InputError(f"{first_text} and {second_text} are the same run: name two, see `interlace status`")
     first, second = (run_side(database, plan, run_id) for run_id, plan in sides)
-    print_comparison(compare_runs(first, second), console())
+    evenings = evenings_of(database, first.run_id, without=second.run_id)
+    print_comparison(compare_runs(first, second, evenings=evenings), console())
 
 
 def show_history(*, url: str | None, metric: str, simulated: bool, filters: Mapping[str, str | None]) -> None:

@@ -6,6 +6,11 @@ recovery (Zou and Donner 2008, on the log scale): with d = log of a ratio and [l
 
     lower = (d1 - d2) - sqrt((d1 - l1)^2 + (u2 - d2)^2)
     upper = (d1 - d2) + sqrt((u1 - d1)^2 + (d2 - l2)^2)
+
+That interval knows the noise within the two runs, and not what an effect varies by from evening to evening. Where this
+machine measured a pair of arms on other evenings, the interval is at least as wide as two evenings differ
+(`orchestrator.statistics.evenings`); where it did not, an interval that excludes 1 says that the two evenings differed,
+and not that the arms do.
 """
 
 import math
@@ -16,6 +21,10 @@ from typing import Any
 from orchestrator.audit import Comparison
 from orchestrator.errors import InputError
 from orchestrator.plan import Plan
+from orchestrator.statistics.evenings import Evenings
+
+ALPHA = 0.05
+UNUSABLE = ("not_engaged", "confounded", "underpowered")  # verdicts whose numbers do not mean what they say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +49,22 @@ class Relation:
     ci_low: float
     ci_high: float
     same_arm: bool  # one configuration in both runs: did its gain change?
+    evenings_known: bool  # whether the interval holds what evenings differ by
 
     @property
     def clear(self) -> bool:
-        """Whether the interval excludes 1."""
+        """Whether the arms differ: the interval excludes 1, and holds what evenings differ by."""
+        return self.evenings_known and self._excludes_1
+
+    @property
+    def says(self) -> str:
+        """The finding in words."""
+        if not self._excludes_1:
+            return "no clear difference"
+        return "differs" if self.evenings_known else "these evenings differed"
+
+    @property
+    def _excludes_1(self) -> bool:
         return not self.ci_low <= 1 <= self.ci_high
 
 
@@ -55,10 +76,14 @@ class RunComparison:
     metric: str
     relations: tuple[Relation, ...]
     differences: tuple[str, ...]  # what else differs between the runs
+    evenings: Evenings | None  # None: too few evenings of one pair of arms on this machine
 
 
-def compare_runs(first: RunSide, second: RunSide) -> RunComparison:
+def compare_runs(first: RunSide, second: RunSide, *, evenings: Evenings | None = None) -> RunComparison:
     """Relate every treatment of one run to every treatment of the other.
+
+    Args:
+        evenings: what effects differ by between this machine's other runs of these prompts; None: not known.
 
     Raises:
         InputError: the runs share no control, or asked different questions; the message says what is missing.
@@ -69,7 +94,7 @@ def compare_runs(first: RunSide, second: RunSide) -> RunComparison:
         for one in _usable(first)
         for other in _usable(second)
         if one.prompt_class == other.prompt_class
-        and (relation := _relate(one, other, same_arm=_same_arm(first, one, second, other))) is not None
+        and (relation := _relate(one, other, evenings, same_arm=_same_arm(first, one, second, other))) is not None
     ]
     if not relations:
         raise InputError(
@@ -81,6 +106,7 @@ def compare_runs(first: RunSide, second: RunSide) -> RunComparison:
         metric=first.plan.design.metric,
         relations=tuple(sorted(relations, key=lambda one: (not one.same_arm, one.prompt_class or ""))),
         differences=tuple(_differences(first.facts, second.facts)),
+        evenings=evenings,
     )
 
 
@@ -98,11 +124,14 @@ def ratio_of_ratios(
     )
 
 
-def _relate(one: Comparison, other: Comparison, *, same_arm: bool) -> Relation | None:
+def _relate(one: Comparison, other: Comparison, evenings: Evenings | None, *, same_arm: bool) -> Relation | None:
     sides = (one.ratio, one.ci_low, one.ci_high), (other.ratio, other.ci_low, other.ci_high)
     if any(value is None for side in sides for value in side):
         return None
     ratio, low, high = ratio_of_ratios(*sides)  # type: ignore[arg-type]  # no None: just checked
+    if evenings is not None:
+        factor = math.exp(evenings.half_width(ALPHA))
+        low, high = min(low, ratio / factor), max(high, ratio * factor)
     return Relation(
         first=one.treatment,
         second=other.treatment,
@@ -111,14 +140,14 @@ def _relate(one: Comparison, other: Comparison, *, same_arm: bool) -> Relation |
         ci_low=low,
         ci_high=high,
         same_arm=same_arm,
+        evenings_known=evenings is not None,
     )
 
 
 def _usable(side: RunSide) -> list[Comparison]:
     """Comparisons whose numbers mean what they say."""
-    unusable = ("not_engaged", "confounded", "underpowered")
     return [
-        one for one in side.comparisons if one.turn is None and one.workload is None and one.verdict not in unusable
+        one for one in side.comparisons if one.turn is None and one.workload is None and one.verdict not in UNUSABLE
     ]
 
 

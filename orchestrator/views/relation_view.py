@@ -1,12 +1,12 @@
 """Claims beside results, two runs beside each other, an arm over time: on the terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from orchestrator.statistics.claims import Beside
-from orchestrator.statistics.compare import RunComparison
+from orchestrator.statistics.compare import ALPHA, RunComparison
 from orchestrator.statistics.history import Change, Point
 from orchestrator.statistics.unrandomised import DriftExplanation
 from orchestrator.views.audit_view import interval_text, number
@@ -61,18 +61,31 @@ def print_comparison(found: RunComparison, out: Console) -> None:
     out.print(Text(f"{found.metric}, each treatment relative to the shared control {found.control}"))
     made = table("run A", "run B", "prompts", "A over B", "interval", "", right=("A over B",))
     for one in found.relations:
-        says = "differs" if one.clear else "no clear difference"
         made.add_row(
             Text(one.first),
             Text("the same arm" if one.same_arm else one.second),
             one.prompt_class or "over all",
             number(one.ratio),
             interval_text(one.ci_low, one.ci_high),
-            says,
+            one.says,
         )
     out.print(made)
+    for line in _evening_lines(found):
+        out.print(Text(line))
     for line in found.differences:
         out.print(Text(f"the runs differ in {line}"))
+
+
+def _evening_lines(found: RunComparison) -> Iterator[str]:
+    """What is known of the difference between evenings, and what would bring it."""
+    if found.evenings is not None:
+        size = found.evenings.half_width(ALPHA)
+        yield f"between evenings one effect differs by up to {size:.1%} on this machine: the intervals are no narrower"
+    elif any(one.says == "these evenings differed" for one in found.relations):
+        yield (
+            "how much one effect differs between evenings is not known: measure both arms in one run, or one of the"
+            " pairs in three more runs"
+        )
 
 
 def print_history(name: str, points: Sequence[Point], changes: Sequence[Change], metric: str, out: Console) -> None:

@@ -364,10 +364,19 @@ def test_two_runs_are_related_through_their_control_only(shell: Shell) -> None:
     shell("run", *SIMULATED, "engine.effect=1.0,1.3", "design.rounds=8", "design.seed=3", "--quiet")
     runs = [str(row["id"]) for row in shell.ask("SELECT id FROM run ORDER BY created_at")]
     said = shell("compare", *runs).stdout
-    assert "differs" in said
+    assert "not known: measure both arms in one run" in " ".join(said.split())
     assert "same run" in one_line(shell("compare", runs[0], runs[0], code=2))
     shell("run", *SIMULATED, "engine.effect=1.2,1.3", "design.rounds=8", "--quiet")
     assert "missing: a shared control" in one_line(shell("compare", runs[0], "last", code=2))
+
+
+def test_two_runs_know_what_evenings_differ_by_once_there_are_others(shell: Shell) -> None:
+    for seed in range(5):
+        shell("run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=6", f"design.seed={seed}", "--quiet")
+    runs = [str(row["id"]) for row in shell.ask("SELECT id FROM run ORDER BY created_at")]
+    said = " ".join(shell("compare", runs[0], runs[1]).stdout.split())
+    assert "between evenings one effect differs by up to" in said
+    assert "no clear difference" in said
 
 
 def test_results_stand_beside_claims(shell: Shell) -> None:

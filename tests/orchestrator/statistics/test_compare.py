@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.audit import Comparison
 from orchestrator.errors import InputError
 from orchestrator.statistics.compare import RunSide, compare_runs, ratio_of_ratios
+from orchestrator.statistics.evenings import Evenings
 from tests.orchestrator.plans import arm, plan, prompt
 
 CONTROL, FAST = arm("a"), arm("b", effect=1.2)
@@ -54,12 +55,31 @@ def side(name: str = "run-1", **changes: Any) -> RunSide:
 
 def test_one_arm_in_two_runs_through_the_control() -> None:
     slower = side("run-2", comparisons=[comparison(ratio=1.0, ci_low=0.99, ci_high=1.01)], facts={"mlx": "0.32"})
-    found = compare_runs(side(), slower)
+    found = compare_runs(side(), slower, evenings=Evenings(spread=0.005, freedom=10))
     (relation,) = found.relations
     assert relation.ratio == pytest.approx(1.2)
     assert relation.same_arm
     assert relation.clear
+    assert relation.says == "differs"
     assert found.differences == ("host: mac against unknown", "mlx: 0.31 against 0.32")
+
+
+def test_without_other_evenings_two_runs_show_that_the_evenings_differed_and_no_more() -> None:
+    slower = side("run-2", comparisons=[comparison(ratio=1.1, ci_low=1.09, ci_high=1.11)])
+    (relation,) = compare_runs(side(), slower).relations
+    assert not relation.clear
+    assert relation.says == "these evenings differed"
+    (relation,) = compare_runs(side(), slower, evenings=Evenings(spread=0.02, freedom=2)).relations
+    assert not relation.clear
+    assert relation.says == "no clear difference"
+    (relation,) = compare_runs(side(), slower, evenings=Evenings(spread=0.02, freedom=20)).relations
+    assert relation.clear
+
+
+def test_evenings_never_make_an_interval_narrower() -> None:
+    bare = compare_runs(side(), side("run-2")).relations[0]
+    calm = compare_runs(side(), side("run-2"), evenings=Evenings(spread=1e-6, freedom=5)).relations[0]
+    assert (calm.ci_low, calm.ci_high) == (bare.ci_low, bare.ci_high)
 
 
 def test_another_control_is_refused_and_named() -> None:
