@@ -24,12 +24,12 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.effects import Effect, Series, effect_of
-from orchestrator.schedule import AA_LABEL, minimum_rounds
+from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.bounds import limited, worst_cases
 from orchestrator.statistics.carry_over import CarryOver, carry_over
 from orchestrator.statistics.comparability import Asked, Differences, DifferenceTable, EvidenceTable, Reason, Scope
-from orchestrator.statistics.directions import best_everywhere, parts_of, split_where_parts_disagree
-from orchestrator.statistics.family import adjusted, best_arms, family_p_values, step_down
+from orchestrator.statistics.directions import Compared, best_everywhere, parts_of, split_where_parts_disagree
+from orchestrator.statistics.family import Standing, adjusted, standing, step_down
 from orchestrator.statistics.findings import AaFloor, AuditResult, BestSet, Comparison, Included, summarise
 from orchestrator.statistics.heat import carry_over_reason, hides_a_difference, may_be_heat
 from orchestrator.statistics.lags import LagModel, Placed, Ran
@@ -99,11 +99,24 @@ class _Scoped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What an audit is asked for: see `audit`."""
+
+    control: str
+    metric: str
+    alpha: float
+    margin: float
+    seed: int
+    inference: Inference
+    arms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Waits:
     """The turns' times to the first token, in the run's own scopes."""
 
     comparisons: tuple[Comparison, ...]
-    best: tuple[BestSet, ...]
+    standings: Mapping[Scope, Standing]
 
 
 def audit(
@@ -133,9 +146,18 @@ def audit(
     Raises:
         ValueError: a column is missing, the metric is unknown, or the control is no arm of the run.
     """
+    asked = _Asked(
+        control=control, metric=metric, alpha=alpha, margin=margin, seed=seed, inference=inference, arms=tuple(arms)
+    )
+    return _audited(trials, asked)[0]
+
+
+def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[Scope, Standing]]:
+    """The audit, and how the arms stand in each scope."""
+    control, metric = asked.control, asked.metric
     measured = measured_rows(trials, metric)
     ran = arms_in_order(trials)
-    never_ran = [arm for arm in arms if arm not in ran]
+    never_ran = [arm for arm in asked.arms if arm not in ran]
     if control not in (*ran, *never_ran):
         raise ValueError(f"control {control!r}: no such arm in the run; it has {ran}")
     usable, order_run, lost = Usable.read(measured), Ran.read(trials), Trials.read(trials)
@@ -145,15 +167,15 @@ def audit(
         treatments=tuple(arm for arm in ran if arm != control),
         never_ran=tuple(arm for arm in never_ran if arm != control),
         metric=metric,
-        alpha=alpha,
-        margin=margin,
-        seed=seed,
-        inference=inference,
+        alpha=asked.alpha,
+        margin=asked.margin,
+        seed=asked.seed,
+        inference=asked.inference,
         evidence=EvidenceTable.read(measured),
         differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
-        carry_over=carry_over(usable.trials(ALL), control=control, seed=seed, ran=order_run),
+        carry_over=carry_over(usable.trials(ALL), control=control, seed=asked.seed, ran=order_run),
         ran=order_run,
-        losses=_losses(lost, [arm for arm in ran if arm != control], control, seed),
+        losses=_losses(lost, [arm for arm in ran if arm != control], control, asked.seed),
         loss_notes=loss_notes(lost, [*ran, AA_LABEL] if AA_LABEL in set(lost.labels) else ran),
         notes={
             arm: (*_left_out(measured, arm), *_hot_starts(measured, arm), *oddities(measured, arm))
@@ -176,16 +198,15 @@ def audit(
 def _waits(trials: pd.DataFrame, run: _Run) -> _Waits:
     """Whatever a run compares: what decodes faster and lets the second turn wait for minutes is not faster."""
     if run.metric == TTFT or TTFT not in trials.columns or "workload" not in trials.columns:
-        return _Waits(comparisons=(), best=())
+        return _Waits(comparisons=(), standings={})
     later = trials.loc[(trials["turn"] > 0).fillna(value=False), "prompt_id"].unique()
     several = trials["workload"].nunique() > 1
     comparisons: list[Comparison] = []
-    best: list[BestSet] = []
+    standings: dict[Scope, Standing] = {}
     for workload, own in trials[trials["prompt_id"].isin(later)].groupby("workload", sort=False):
         if run.control not in set(own["arm"]):
             continue
-        told = audit(
-            own,
+        asked = _Asked(
             control=run.control,
             metric=TTFT,
             alpha=run.alpha,
@@ -193,10 +214,11 @@ def _waits(trials: pd.DataFrame, run: _Run) -> _Waits:
             seed=run.seed,
             inference=run.inference,
         )
+        told, found = _audited(own, asked)
         place = str(workload) if several else None
         comparisons += [replace(one, workload=place) for one in told.comparisons if one.turn is not None]
-        best += [replace(each, workload=place) for each in told.best if each.turn is not None]
-    return _Waits(comparisons=tuple(comparisons), best=tuple(best))
+        standings |= {replace(scope, workload=place): each for scope, each in found.items() if scope.turn}
+    return _Waits(comparisons=tuple(comparisons), standings=standings)
 
 
 def _result(
@@ -205,10 +227,11 @@ def _result(
     scoped: Sequence[_Scoped],
     comparisons: tuple[Comparison, ...],
     waits: _Waits,
-) -> AuditResult:
+) -> tuple[AuditResult, Mapping[Scope, Standing]]:
     parts = parts_of([one.scope for one in scoped], Asked.read(measured))
     comparisons = split_where_parts_disagree(comparisons, parts, waits=[one for one in waits.comparisons if one.turn])
-    return AuditResult(
+    standings = {one.scope: _standing(run, one) for one in scoped}
+    result = AuditResult(
         method_version=METHOD_VERSION,
         control=run.control,
         metric=run.metric,
@@ -218,15 +241,14 @@ def _result(
         comparisons=comparisons,
         waits=waits.comparisons,
         floors=tuple(_floors(scoped)),
-        best=best_everywhere(
-            [_best(run, one) for one in scoped], parts, waits=[each for each in waits.best if each.turn]
-        ),
+        best=best_everywhere(standings, parts, alpha=run.alpha, family=partial(_family_of, run), waits=waits.standings),
         carry_over=run.carry_over,
         arms=arm_summaries(measured, [run.control, AA_LABEL, *run.treatments, *run.never_ran]),
         drift=run.drift,
         drift_reason=run.drift_reason,
         summary=summarise(comparisons, run.drift, run.metric),
     )
+    return result, standings
 
 
 def _losses(lost: Trials, treatments: Sequence[str], control: str, seed: int) -> Mapping[str, PairLosses]:
@@ -314,28 +336,23 @@ def _floors(scoped: Sequence[_Scoped]) -> Sequence[AaFloor]:
     ]
 
 
-def _best(run: _Run, one: _Scoped) -> BestSet:
-    """With too few rounds to tell any two arms apart, all of them."""
+def _standing(run: _Run, one: _Scoped) -> Standing:
+    """With too few rounds to tell any two arms apart, all of them are as good as the best."""
     ratios = {run.control: 1.0}
     ratios |= {arm: effect.ratio for arm in run.treatments if (effect := one.effects[arm]) is not None}
-    rounds = [effect.rounds for arm in run.treatments if (effect := one.effects[arm]) is not None]
-    arms = tuple(ratios)
-    if rounds and min(rounds) >= minimum_rounds(run.alpha):
-        arms = best_arms(
-            ratios=ratios,
-            lower_is_better=run.metric in LOWER_IS_FASTER,
-            alpha=run.alpha,
-            p_values=partial(_p_against, one.used, run),
-        )
-    return BestSet(**asdict(one.scope), arms=arms)
+    return standing(one.used, ratios=ratios, lower_is_better=run.metric in LOWER_IS_FASTER)
 
 
-def _p_against(used: ScopeTrials, run: _Run, best: str, others: Sequence[str]) -> Mapping[str, float]:
-    """Each arm's p-value in the family of all comparisons with the best."""
+def _family_of(run: _Run, series: Mapping[Compared, Series]) -> Mapping[Compared, float]:
+    """P-values for the family of all these comparisons, by the inference that holds for the run."""
     if run.inference == "fixed":
-        return family_p_values(used, treatments=others, control=best, alpha=run.alpha, seed=run.seed)
-    pairs = {arm: series for arm in others if (series := used.pair(arm, best)) is not None}
-    return adjusted({arm: sequential_effect(s.raw, alpha=run.alpha).p_value for arm, s in pairs.items()})
+        return step_down(series, alpha=run.alpha, seed=run.seed)
+    return adjusted(
+        {
+            key: effect_by(one, alpha=run.alpha, seed=run.seed, inference=run.inference).p_value
+            for key, one in series.items()
+        }
+    )
 
 
 def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) -> Comparison:

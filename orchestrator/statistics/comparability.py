@@ -22,8 +22,7 @@ Floats = npt.NDArray[np.float64]
 LENGTH_TOLERANCE = {"end_to_end_tps": 0.0, "decode_tps": 0.25}
 
 # A later turn's prompt holds the arm's own answers, so arms that answer otherwise have prompts of other lengths there.
-# A metric changes by the square of a length at most; what that bound leaves unexplained is the arms'.
-LENGTH_POWER = 2.0
+# What that explains is bounded in `_prompt_sizes`; what the bound leaves unexplained is the arms'.
 EXPLAINED = 0.25  # of an effect: what lengths explain of it at most before it is no longer the arms'
 NEGLIGIBLE = 0.1  # of the margin: lengths that explain less than that never matter
 
@@ -167,7 +166,7 @@ class _Check:
     left: Words
     right: Words
     strength: str = "confounds"  # or "limits": what is not known to be equal; or "tells": what never decides
-    # |log| of the counts' ratio: then the difference counts only where it may explain the effect. None: it always does.
+    # |log| of what the difference explains at most: it counts only where that is much of the effect. None: always.
     sizes: Floats | None = None
 
 
@@ -191,6 +190,7 @@ class DifferenceTable:
 
     @classmethod
     def read(cls, usable: pd.DataFrame, *, control: str, metric: str) -> Self:
+        usable = _with_growth(usable)
         of_control = usable[usable["label"] == control].drop_duplicates(_PAIRED_BY)
         pairs = usable.merge(of_control, on=_PAIRED_BY, suffixes=("", "_control"))
         return cls(
@@ -219,7 +219,7 @@ class DifferenceTable:
             if check.sizes is None or log_effect is None:
                 places[check.strength].append(reason)
                 continue
-            explained = LENGTH_POWER * float(np.nanmean(check.sizes[rows]))
+            explained = float(np.nanmean(check.sizes[rows]))
             if explained > max(EXPLAINED * abs(log_effect), NEGLIGIBLE * -np.log1p(-margin)):
                 confounding.append(reason)
             else:
@@ -246,7 +246,7 @@ def _checks(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
     if "engine" in pairs.columns and "engine_version" in pairs.columns:
         same_engine = words(pairs["engine"]) == words(pairs["engine_control"])
         yield _unequal(pairs, "engine_version", "engine version", among=same_engine)
-    yield from _unequal_prompts(pairs)
+    yield from _unequal_prompts(pairs, metric)
     if metric != "decode_tps" and "cached_tokens" in pairs.columns:
         yield _unequal_caches(pairs)
     if metric in LENGTH_TOLERANCE:
@@ -296,13 +296,56 @@ def _unequal_counts(pairs: pd.DataFrame, column: str, name: str, tolerance: floa
     )
 
 
-def _unequal_prompts(pairs: pd.DataFrame) -> Iterable[_Check]:
-    """First turns were asked the same: other lengths are other prompts. Of later ones see `LENGTH_POWER`."""
+def _unequal_prompts(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
+    """First turns were asked the same: other lengths are other prompts. Of later ones see `_prompt_sizes`."""
     found = _unequal_counts(pairs, "prompt_tokens", "prompt token counts differ", 0.0)
     later = (pairs["turn"] > 0).fillna(value=False).to_numpy(dtype=bool)
-    left, right = (pairs[key].astype("float64").to_numpy() for key in ("prompt_tokens", "prompt_tokens_control"))
     yield replace(found, differ=found.differ & ~later)
-    yield replace(found, differ=found.differ & later, sizes=np.abs(np.log(left / right)))
+    yield replace(found, differ=found.differ & later, sizes=np.where(found.differ, _prompt_sizes(pairs, metric), 0.0))
+
+
+def _with_growth(usable: pd.DataFrame) -> pd.DataFrame:
+    """With `grown`: tokens of a turn's prompt that the turn before did not have, its answer among them."""
+    rows = usable.sort_values(["round", "label", "prompt_id", "turn"], kind="stable")
+    before = rows.groupby(["round", "label", "prompt_id"], dropna=False)["prompt_tokens"].shift()
+    return usable.assign(grown=rows["prompt_tokens"].astype("float64") - before.astype("float64"))
+
+
+def _prompt_sizes(pairs: pd.DataFrame, metric: str) -> Floats:
+    """|log| of the factor by which the lengths of two prompts explain a difference at most, one element a pair.
+
+    While it decodes an engine reads the context: the square of the lengths' ratio bounds that. Until the first token it
+    works on the tokens that no cache holds, each with the context before it: the uncached tokens' ratio times the
+    context's. Only what grows with the answers is the lengths'; uncached tokens beyond that are the engine's. So both
+    arms are compared at one length, the control's or the treatment's, and the smaller factor is what must be explained.
+    Where it is not known what was cached, all that the turn before had is taken to be.
+    """
+    prompt, prompt_control = _both(pairs, "prompt_tokens")
+    context = _log_ratio(prompt, prompt_control)
+    if metric == "decode_tps":
+        return 2.0 * context
+    grown, grown_control = (np.maximum(each, 1.0) for each in _both(pairs, "grown"))
+    cached = _both(pairs, "cached_tokens") if "cached_tokens" in pairs.columns else (np.full(len(pairs), np.nan),) * 2
+    uncached = [np.maximum(length - held, 1.0) for length, held in zip((prompt, prompt_control), cached, strict=True)]
+    by_length = []
+    for waiting, own in zip(uncached, (grown, grown_control), strict=True):
+        rest = np.where(np.isnan(waiting), 0.0, waiting - own)
+        # An engine that caches its own answers works on less than what has grown.
+        by_length.append(np.where(rest < 0, np.inf, _log_ratio(grown + rest, grown_control + rest)))
+    nearest = np.minimum(*by_length)
+    waits = np.where(np.isinf(nearest), _log_ratio(*uncached), nearest)
+    found: Floats = context + np.where(np.isnan(waits), context, waits)
+    return found
+
+
+def _both(pairs: pd.DataFrame, column: str) -> tuple[Floats, Floats]:
+    own, other = (pairs[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in (column, f"{column}_control"))
+    return own, other
+
+
+def _log_ratio(left: Floats, right: Floats) -> Floats:
+    found: Floats = np.abs(np.log(np.maximum(left, 1.0) / np.maximum(right, 1.0)))
+    return found
 
 
 def _unequal_caches(pairs: pd.DataFrame) -> _Check:
@@ -312,12 +355,9 @@ def _unequal_caches(pairs: pd.DataFrame) -> _Check:
     """
     found = _unequal_counts(pairs, "cached_tokens", "tokens of the first prompt from a cache differ", 0.0)
     first = (pairs["turn"] == 0).fillna(value=False).to_numpy(dtype=bool)
-    left, right = (
-        (pairs[f"prompt_tokens{side}"] - pairs[f"cached_tokens{side}"]).astype("float64").clip(lower=1).to_numpy()
-        for side in ("", "_control")
-    )
-    sizes = np.abs(np.log(left / right)) / LENGTH_POWER
-    return replace(found, differ=found.differ & first, sizes=np.where(first, sizes, np.nan))
+    asked, held = _both(pairs, "prompt_tokens"), _both(pairs, "cached_tokens")
+    left, right = (length - cached for length, cached in zip(asked, held, strict=True))
+    return replace(found, differ=found.differ & first, sizes=np.where(first, _log_ratio(left, right), np.nan))
 
 
 def words(column: "pd.Series[Any]") -> Words:

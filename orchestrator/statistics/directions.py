@@ -4,12 +4,16 @@ An engine can win every short prompt and lose the second turn of a long conversa
 over both it is a little faster or a little slower, which helps nobody.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from orchestrator.effects import Series
 from orchestrator.statistics.comparability import Asked, Reason, Scope
+from orchestrator.statistics.family import Standing
 from orchestrator.statistics.findings import SPLIT, BestSet, Comparison
 
+Compared = tuple[int, str]  # number of the scope among those that are judged together, and an arm
+Family = Callable[[Mapping[Compared, Series]], Mapping[Compared, float]]
 Parts = Mapping[Scope, tuple[Scope, ...]]
 
 
@@ -45,14 +49,35 @@ def _is_part(other: Comparison, whole: Comparison, parts: Parts) -> bool:
     return other.treatment == whole.treatment and other.scope in parts[whole.scope]
 
 
-def best_everywhere(best: Sequence[BestSet], parts: Parts, *, waits: Sequence[BestSet] = ()) -> tuple[BestSet, ...]:
-    """The sets, without the arms that are not among the best of some part: best on the average is not best."""
-    told = [(each.scope, set(each.arms)) for each in (*best, *waits)]
+def best_everywhere(
+    standings: Mapping[Scope, Standing],
+    parts: Parts,
+    *,
+    alpha: float,
+    family: Family,
+    waits: Mapping[Scope, Standing] | None = None,
+) -> tuple[BestSet, ...]:
+    """The arms among the best of each scope and of all its parts: best on the average is not best.
 
-    def holds(arm: str, whole: Scope) -> bool:
-        return all(arm in arms for scope, arms in told if scope in parts[whole])
+    An arm is left out when it differs from the best of the scope or of a part of it, in one family of all those
+    comparisons. So an arm as good as the best everywhere is kept with a chance of at least 1 - alpha, however many
+    parts there are (Hsu 1984, comparisons with the best, over all parts at once).
 
-    return tuple(replace(each, arms=tuple(arm for arm in each.arms if holds(arm, each.scope))) for each in best)
+    Args:
+        family: p-values of comparisons for the family of all of them.
+        waits: of the later turns' times to the first token: parts as well.
+    """
+    everything = [*standings.items(), *(waits or {}).items()]
+    found = []
+    for scope, own in standings.items():
+        judged = [(scope, own), *((part, each) for part, each in everything if part in parts[scope])]
+        compared = {
+            (number, arm): series for number, (_, each) in enumerate(judged) for arm, series in each.series.items()
+        }
+        worse = {arm for (_, arm), p in family(compared).items() if p <= alpha}
+        arms = tuple(arm for arm in (own.best, *own.others) if arm not in worse)
+        found.append(BestSet(workload=scope.workload, prompt_class=scope.prompt_class, turn=scope.turn, arms=arms))
+    return tuple(found)
 
 
 def _split(whole: Comparison, parts: Sequence[Comparison]) -> Comparison:

@@ -10,7 +10,9 @@ of labels turns all signs: the family's error is right asymptotically, and by si
 is far less than Bonferroni's, which six rounds could not pay for two treatments.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from orchestrator.effects import MOST_EXCHANGED, Exchanged, Series, exchanges
 from orchestrator.schedule import minimum_rounds
 from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import ScopeTrials
+
+Name = TypeVar("Name", bound=Hashable)  # of a comparison
 
 DEALS = 2_000  # of the signs, the observed ones among them
 
@@ -33,7 +37,7 @@ def family_p_values(
     return step_down(series, alpha=alpha, seed=seed)
 
 
-def step_down(series: Mapping[str, Series], *, alpha: float, seed: int) -> dict[str, float]:
+def step_down(series: Mapping[Name, Series], *, alpha: float, seed: int) -> dict[Name, float]:
     """Each comparison's p-value for the family of those that have rounds enough to be found at all.
 
     One round has no spread: its mean over its standard error would be beyond that of every other comparison.
@@ -44,7 +48,7 @@ def step_down(series: Mapping[str, Series], *, alpha: float, seed: int) -> dict[
     numbers = np.unique(np.concatenate([one.numbers for one in series.values()]))
     signs = _signs(len(numbers), seed)
     sizes = {name: _sizes(one, signs[:, np.searchsorted(numbers, one.numbers)]) for name, one in series.items()}
-    found: dict[str, float] = {}
+    found: dict[Name, float] = {}
     least = 0.0
     while left := [name for name in sizes if name not in found]:
         largest = np.max([sizes[name] for name in left], axis=0)
@@ -55,9 +59,10 @@ def step_down(series: Mapping[str, Series], *, alpha: float, seed: int) -> dict[
     return found
 
 
-def adjusted(p_values: Mapping[str, float]) -> dict[str, float]:
+def adjusted(p_values: Mapping[Name, float]) -> dict[Name, float]:
     """Holm's p-values for the family: valid for any single ones, those that hold at any time among them."""
-    least, found = 0.0, {}
+    least = 0.0
+    found: dict[Name, float] = {}
     ranked = sorted(p_values, key=lambda name: p_values[name])
     for rank, name in enumerate(ranked):
         least = max(least, min(1.0, (len(ranked) - rank) * p_values[name]))
@@ -65,26 +70,24 @@ def adjusted(p_values: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def best_arms(
-    *,
-    ratios: Mapping[str, float],
-    lower_is_better: bool,
-    alpha: float,
-    p_values: Callable[[str, Sequence[str]], Mapping[str, float]],
-) -> tuple[str, ...]:
-    """The arms not distinguishable from the best, the best first, the others by their ratios.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The arm with the best ratio in a scope, and the others beside it."""
 
-    An arm is left out when it differs from the best in the family of all comparisons with the best. The truly best arm
-    is among those kept with a chance of at least 1 - alpha (Hsu 1984, multiple comparisons with the best).
+    best: str
+    others: tuple[str, ...]  # the better ones first
+    series: Mapping[str, Series]  # of those that have something in common with the best: each against it
+
+
+def standing(used: ScopeTrials, *, ratios: Mapping[str, float], lower_is_better: bool) -> Standing:
+    """How the arms stand to the best of them.
 
     Args:
         ratios: of every arm against the same one, that one included with 1.
-        p_values: of the family of comparisons of the first argument with all of the second.
     """
-    ranked = sorted(ratios, key=lambda arm: ratios[arm], reverse=not lower_is_better)
-    best, *others = ranked
-    p = p_values(best, others)
-    return (best, *(arm for arm in others if p.get(arm, 1.0) > alpha))
+    best, *others = sorted(ratios, key=lambda arm: ratios[arm], reverse=not lower_is_better)
+    series = {arm: one for arm in others if (one := used.pair(arm, best)) is not None}
+    return Standing(best=best, others=tuple(others), series=series)
 
 
 def _signs(rounds: int, seed: int) -> Floats:

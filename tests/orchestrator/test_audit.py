@@ -407,7 +407,7 @@ def test_a_run_that_may_stop_early_is_judged_by_what_holds_at_any_time(frame: pd
     assert same.verdict in ("could_be_drift", "no_difference")
     fixed = overall(judged(frame), "draft")
     assert None not in (draft.ci_low, draft.ci_high, fixed.ci_low, fixed.ci_high)
-    assert result.best[0].arms == ("draft",)
+    assert result.best[0].arms[0] == "draft"
     few = judged(frame[~(frame["round"] >= 5).fillna(value=False)], inference="anytime")
     assert overall(few, "draft").verdict == "underpowered"
 

@@ -1,12 +1,18 @@
 """Which arm for what: scopes of workloads, and no winner where the parts disagree."""
 
+from collections.abc import Mapping
+
+import numpy as np
 import pandas as pd
 import pytest
 
 from orchestrator.audit import AuditResult, audit
+from orchestrator.effects import Series
 from orchestrator.statistics.comparability import Asked, Scope
-from orchestrator.statistics.directions import best_everywhere, parts_of
-from orchestrator.statistics.findings import SPLIT, BestSet, Comparison
+from orchestrator.statistics.directions import Compared, best_everywhere, parts_of
+from orchestrator.statistics.family import Standing, step_down
+from orchestrator.statistics.findings import SPLIT, Comparison
+from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import scopes_of
 from tests.orchestrator.flat import FlatRun
 
@@ -97,18 +103,67 @@ def test_a_small_part_that_goes_the_other_way_is_enough() -> None:
 def test_the_best_on_the_average_alone_is_not_the_best() -> None:
     scopes = [Scope(), Scope(prompt_class="code"), Scope(prompt_class="prose")]
     parts = {scopes[0]: (scopes[1], scopes[2]), scopes[1]: (), scopes[2]: ()}
-    best = [
-        BestSet(prompt_class=None, turn=None, arms=("a", "b")),
-        BestSet(prompt_class="code", turn=None, arms=("a",)),
-        BestSet(prompt_class="prose", turn=None, arms=("b", "a")),
-    ]
-    assert [each.arms for each in best_everywhere(best, parts)] == [("a",), ("a",), ("b", "a")]
+    standings = {
+        scopes[0]: Standing(best="a", others=("b",), series=against("a", b=-0.001)),
+        scopes[1]: Standing(best="a", others=("b",), series=against("a", b=-0.5)),
+        scopes[2]: Standing(best="b", others=("a",), series=against("b", a=-0.001)),
+    }
+    found = best_everywhere(standings, parts, alpha=0.05, family=family)
+    assert [each.arms for each in found] == [("a",), ("a",), ("b", "a")]
+
+
+@pytest.mark.parametrize("rounds", [8, 20])
+def test_the_parts_of_a_whole_share_its_level(rounds: int) -> None:
+    """Of two equal arms none is lost over six classes; one that is slower in one of them is."""
+    whole, *classes = [Scope(), *(Scope(prompt_class=str(number)) for number in range(6))]
+    parts = {whole: tuple(classes)} | {scope: () for scope in classes}
+    kept, worse_kept = 0, 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        standings = {}
+        for scope in (whole, *classes):
+            gap = rng.normal(0.0, 0.01, rounds)
+            best, other = ("a", "b") if gap.mean() < 0 else ("b", "a")
+            standings[scope] = Standing(best=best, others=(other,), series={other: series(-abs_signed(gap))})
+        kept += len(best_everywhere(standings, parts, alpha=0.05, family=family)[0].arms) == 2
+        slow = Standing(best="a", others=("b",), series={"b": series(rng.normal(-0.2, 0.01, rounds))})
+        worse = best_everywhere(standings | {classes[3]: slow}, parts, alpha=0.05, family=family)[0].arms
+        worse_kept += "b" in worse
+    assert kept >= 54
+    assert worse_kept == 0
+
+
+def abs_signed(gap: Floats) -> Floats:
+    """The gaps turned so that their mean is above 0."""
+    return gap if gap.mean() > 0 else -gap
+
+
+def series(contrasts: Floats) -> Series:
+    rounds = len(contrasts)
+    return Series(
+        contrasts=contrasts,
+        raw=contrasts,
+        weights=np.full(rounds, 1 / rounds),
+        strata=np.zeros(rounds, dtype=np.intp),
+        numbers=np.arange(rounds),
+    )
+
+
+def against(best: str, **others: float) -> dict[str, Series]:
+    """Each arm's contrasts with the best, of ten rounds with a little noise."""
+    noise = 0.01 * np.array([1, -1, 0.5, -0.5, 0.2, -0.2, 0.8, -0.8, 0.1, -0.1])
+    assert best not in others
+    return {arm: series(mean + noise) for arm, mean in others.items()}
+
+
+def family(compared: Mapping[Compared, Series]) -> Mapping[Compared, float]:
+    return step_down(compared, alpha=0.05, seed=0)
 
 
 def test_workloads_that_share_a_class_are_judged_apart() -> None:
     runs = []
-    for name, effect in (("short", 1.4), ("long", 0.1)):
-        run = FlatRun(effects={"plain": 1.0, "spec": effect}, prompts={f"{name}/0": "code"}, rounds=8, seed=3)
+    for seed, (name, effect) in enumerate((("short", 1.4), ("long", 0.1))):
+        run = FlatRun(effects={"plain": 1.0, "spec": effect}, prompts={f"{name}/0": "code"}, rounds=8, seed=seed)
         runs.append(run.frame().assign(workload=name))
     long = runs[1].assign(round=runs[1]["round"] + 8, sequence=runs[1]["sequence"] + int(runs[0]["sequence"].max()) + 1)
     result = audit(pd.concat([runs[0], long], ignore_index=True), control="plain", metric="end_to_end_tps")

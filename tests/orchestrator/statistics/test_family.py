@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orchestrator.statistics.drift import standard
-from orchestrator.statistics.family import adjusted, best_arms, family_p_values
+from orchestrator.statistics.family import adjusted, family_p_values, standing, step_down
 from orchestrator.statistics.observations import ScopeTrials
 from orchestrator.statistics.simulate import simulated_runs
 
@@ -28,10 +28,9 @@ def p_of(trials: ScopeTrials) -> dict[str, float]:
 
 
 def best_of(trials: ScopeTrials, ratios: dict[str, float], *, lower_is_better: bool) -> tuple[str, ...]:
-    def p_values(best: str, others: Sequence[str]) -> dict[str, float]:
-        return family_p_values(trials, treatments=others, control=best, alpha=0.05, seed=0)
-
-    return best_arms(ratios=ratios, lower_is_better=lower_is_better, alpha=0.05, p_values=p_values)
+    own = standing(trials, ratios=ratios, lower_is_better=lower_is_better)
+    worse = {arm for arm, p in step_down(own.series, alpha=0.05, seed=0).items() if p <= 0.05}
+    return tuple(arm for arm in (own.best, *own.others) if arm not in worse)
 
 
 @pytest.mark.slow
