@@ -14,7 +14,7 @@ from typing import Any
 
 from db.errors import TransferError
 from db.json_guard import read_json
-from db.redaction import ENVIRONMENT, REDACTED
+from db.redaction import REDACTED
 
 PlanReader = Callable[[str], object]  # raises ValueError, in one line, where a text is no plan
 _SIMULATED = ".Simulated"  # the end of the engine's class
@@ -48,9 +48,11 @@ def admit(copy: Path, *, shown: Path, read_plan: PlanReader, now: dt.datetime) -
                 _refuse_unless_redacted(plan, where)
                 notes[run_id] = f"run {run_id}: its plan has hidden secrets: it can be judged, but never executed"
             _refuse_other_arms(connection, run_id, plan, where)
+            if origin == "interlace":
+                _refuse_other_design(connection, run_id, plan, where)
             connection.execute(
                 "UPDATE run SET simulated = ?, randomised = min(randomised, ?), arrived_at = ?, arrived_from = ?,"
-                " runner_pid = NULL WHERE id = ?",
+                " runner_pid = NULL, current = NULL WHERE id = ?",
                 (_is_simulated(plan), origin == "interlace", _stored(now), shown.name, run_id),
             )
         connection.execute("COMMIT")
@@ -68,22 +70,18 @@ def _read(text: str, read_plan: PlanReader, where: str) -> Mapping[str, Any]:
 
 def _refuse_unless_redacted(plan: Mapping[str, Any], where: str) -> None:
     """An export hides secrets that an older version stored; the hash stays that of the plan that ran."""
-    if not any(REDACTED in variables.values() for variables in _environments(plan)):
+    if not any(REDACTED in text for key, value in plan.items() if key != "prompts" for text in _texts(value)):
         raise TransferError(
             f"{where}, column plan: is not the plan that plan_sha256 names, it was changed; export the run again"
         )
 
 
-def _environments(value: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, Mapping):
-        found = value.get(ENVIRONMENT)
-        if isinstance(found, Mapping):
-            yield found
-        for each in value.values():
-            yield from _environments(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _environments(each)
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)
 
 
 def _refuse_other_arms(connection: sqlite3.Connection, run_id: str, plan: Mapping[str, Any], where: str) -> None:
@@ -96,6 +94,18 @@ def _refuse_other_arms(connection: sqlite3.Connection, run_id: str, plan: Mappin
         raise TransferError(f"{where}: its arms are not those of its plan; export the run again")
     if [name for name, is_control in rows.items() if is_control] != [plan.get("control")]:
         raise TransferError(f"{where}: its control is not that of its plan; export the run again")
+
+
+def _refuse_other_design(connection: sqlite3.Connection, run_id: str, plan: Mapping[str, Any], where: str) -> None:
+    """What stands beside the plan for queries says the same as the plan."""
+    design = plan.get("design")
+    if not isinstance(design, Mapping):
+        return
+    listed = "seed, rounds, metric, interleave_by"
+    row = connection.execute(f"SELECT {listed} FROM run WHERE id = ?", (run_id,)).fetchone()
+    for name, value in zip(listed.split(", "), row, strict=True):
+        if design.get(name) != value:
+            raise TransferError(f"{where}, column {name}: is {value!r}, and {design.get(name)!r} in its plan")
 
 
 def _is_simulated(plan: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from db.escaping import storable
+from db.guard import watch
 from db.location import check_disk, check_file, database_path, keep_private, make_folder
 from db.redaction import masked
 
@@ -81,6 +82,7 @@ def connect_readonly(
         check_same_thread=not any_thread,
         factory=factory,
     )
+    watch(connection)
     connection.execute("PRAGMA query_only=ON")
     return connection
 
@@ -102,6 +104,7 @@ def _set_up(engine: Engine, *pragmas: str) -> None:
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None
+        watch(connection)
         for pragma in (*pragmas, *_DURABLE):
             connection.execute(f"PRAGMA {pragma}")
         _write_ahead(connection)

@@ -65,6 +65,8 @@ class StorageError(UnusableError):
     """Locked for too long, disk full, not writable, or damaged."""
 
 
+_CORRUPT = "see `interlace db check`; restore a backup"
+_LONGEST_SHOWN = 200
 _STORAGE_REMEDIES = {
     sqlite3.SQLITE_BUSY: "another process held it too long; see `interlace status`, then try again",
     sqlite3.SQLITE_LOCKED: "another process held it too long; see `interlace status`, then try again",
@@ -72,28 +74,48 @@ _STORAGE_REMEDIES = {
     sqlite3.SQLITE_READONLY: "make the file and its folder writable, or name another with INTERLACE_DB",
     sqlite3.SQLITE_CANTOPEN: "check that the folder exists and may be written",
     sqlite3.SQLITE_IOERR: "the disk answered with an error; check it",
-    sqlite3.SQLITE_CORRUPT: "see `interlace db check`; restore a backup",
+    sqlite3.SQLITE_CORRUPT: _CORRUPT,
     sqlite3.SQLITE_NOTADB: "name another file with INTERLACE_DB",
 }
 
 
 @contextmanager
 def storage_errors(where: str) -> Iterator[None]:
-    """Turn the storage failures of SQLite inside the block into `StorageError`; let every other error through."""
+    """Turn the storage failures of SQLite inside the block into `StorageError`; let every other error through.
+
+    Raises:
+        StorageError: see `storage_error`.
+        KeyboardInterrupt: Ctrl-C, which SQLite stops at and tells in its own way.
+    """
     try:
         yield
     except DBAPIError as error:
+        if isinstance(error.orig, sqlite3.Error):
+            _pass_on_interrupt(error.orig)
         if isinstance(error.orig, sqlite3.Error) and (found := storage_error(error.orig, where)):
             raise found from error
         raise
     except sqlite3.Error as error:
+        _pass_on_interrupt(error)
         if found := storage_error(error, where):
             raise found from error
         raise
+    except UnicodeDecodeError as error:  # of a name in the schema, or of SQLite's own message about one
+        raise StorageError(f"{where}: damaged (a name in it is not UTF-8); {_CORRUPT}") from error
+
+
+def _pass_on_interrupt(error: sqlite3.Error) -> None:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+        raise KeyboardInterrupt from error
 
 
 def storage_error(error: sqlite3.Error, where: str) -> StorageError | None:
     """The clear form of a failure of the storage; None for any other error of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)  # absent where the module itself raised
     remedy = None if code is None else _STORAGE_REMEDIES.get(code & 0xFF)
-    return None if remedy is None else StorageError(f"{where}: {error}; {remedy}")
+    return None if remedy is None else StorageError(f"{where}: {in_one_line(error)}; {remedy}")
+
+
+def in_one_line(error: object) -> str:
+    """SQLite's words: of a damaged schema they quote it, with its line ends."""
+    return " ".join(str(error).split())[:_LONGEST_SHOWN]

@@ -101,15 +101,17 @@ def check_file(path: Path) -> None:
         raise LocationError(f"{path}: is a folder; name a file, as {path / 'interlace.db'}")
     if not path.exists():
         return
+    if not path.is_file():
+        raise LocationError(f"{path}: is not a regular file; name another with INTERLACE_DB")
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("PRAGMA schema_version").fetchone()
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_CANTOPEN:
+        if getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE == sqlite3.SQLITE_CANTOPEN:
             raise LocationError(f"{path}: cannot be read ({error}); name another with INTERLACE_DB") from error
         return  # locked, or a disk in trouble: the one who opens it waits, or says so
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB and not _begins_like_one(path):
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB and not _begins_like_one(path):
             raise LocationError(f"{path}: is not a SQLite database; name another with INTERLACE_DB") from error
 
 

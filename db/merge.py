@@ -26,6 +26,7 @@ from db.arrival import PlanReader, admit, any_plan
 from db.errors import SchemaError, TransferError, storage_errors
 from db.session import database_path, open_database
 from db.staging import staged
+from db.stamps import FLAG, drop_contradictions
 from db.tables import NATURAL_KEYS, columns, of_runs, run_tables, shared_references, shared_tables, unique_keys
 
 _TAKEN = "SELECT id FROM temp.taken"
@@ -33,7 +34,7 @@ _TAKEN = "SELECT id FROM temp.taken"
 _REPLACED = frozenset({"divergence", "pass_time"})
 # Of a run that both sides know, what its later row may say: what became of it, never what it is.
 _COURSE = (
-    "status finished_at heartbeat_at current note runner_started_at boot_id bandwidth_bytes_per_s bandwidth_source"
+    "status finished_at heartbeat_at note runner_started_at boot_id bandwidth_bytes_per_s bandwidth_source"
 ).split()
 # Of its arms, what loading showed, where it is not known here.
 _SHOWN_BY_LOADING = (
@@ -80,6 +81,7 @@ def merge(url: str, other: Path, *, read_plan: PlanReader = any_plan) -> Merged:
 
 def merge_staged(engine: Engine, copy: Path, *, shown: Path, read_plan: PlanReader = any_plan) -> Merged:
     """`merge` with a copy that is sound and current already. `shown` is the file that messages are about."""
+    dropped = drop_contradictions(copy)
     told = admit(copy, shown=shown, read_plan=read_plan, now=dt.datetime.now(dt.UTC))
     with storage_errors(str(engine.url.database)), closing(engine.raw_connection()) as pooled:
         connection: sqlite3.Connection = pooled.driver_connection  # type: ignore[assignment]  # of the driver in use
@@ -87,7 +89,10 @@ def merge_staged(engine: Engine, copy: Path, *, shown: Path, read_plan: PlanRead
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("PRAGMA defer_foreign_keys=ON")
-            done = _Merge(connection, told).run()
+            merging = _Merge(connection, told)
+            if dropped:
+                merging.notes.append(f"{dropped} generations: rates that their stamps contradict are left out ({FLAG})")
+            done = merging.run()
             connection.execute("COMMIT")
         except sqlite3.IntegrityError as error:
             raise SchemaError(f"{shown}: does not fit this database ({error}); nothing was changed") from error

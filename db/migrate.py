@@ -127,7 +127,7 @@ def refuse_all_but_current(version: Version) -> None:
         )
 
 
-def run_revisions(connection: Connection, scripts: str = SCRIPTS) -> None:
+def run_revisions(connection: Connection, scripts: str = SCRIPTS, *, to: str = "head") -> None:
     """Run the revisions that a database lacks, on a connection that is inside a transaction."""
     from alembic import command
     from alembic.config import Config
@@ -136,7 +136,7 @@ def run_revisions(connection: Connection, scripts: str = SCRIPTS) -> None:
     config.set_main_option("script_location", scripts.replace("%", "%%"))
     config.attributes["connection"] = connection
     config.attributes["version_table"] = VERSION_TABLE
-    command.upgrade(config, "head")
+    command.upgrade(config, to)
 
 
 def broken_reference(row: tuple[str, int, str, int]) -> str:
@@ -153,12 +153,13 @@ def _refuse_broken_references(connection: Connection, path: Path) -> None:
 
 
 def _stored_version(path: Path) -> tuple[set[str], str | None]:
-    """The names of a database's tables and views, and its revision."""
+    """The names of a database's tables and views, and its revision; a view in its place tells none."""
     if not path.exists() or path.stat().st_size == 0:
         return set(), None
     with storage_errors(str(path)), closing(connect_readonly(path)) as connection:
-        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")}
-        if VERSION_TABLE not in names:
+        kinds = dict(connection.execute("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"))
+        names = set(kinds)
+        if kinds.get(VERSION_TABLE) != "table":  # a view of that name would run what it says
             return names, None
         row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
     return names, None if row is None else str(row[0])

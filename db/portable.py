@@ -12,12 +12,13 @@ import hashlib
 import json
 import os
 import sqlite3
+import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
@@ -26,24 +27,45 @@ from db.arrival import PlanReader, any_plan
 from db.backup import deliver, refuse_in_the_way
 from db.engine import BUSY_TIMEOUT_S, compact_json
 from db.errors import TransferError, storage_errors
+from db.json_guard import read_json
 from db.merge import Merged, merge_staged
 from db.migrate import Version, current, refuse_all_but_current, upgrade
 from db.models import Base
 from db.redaction import allowed_by, redacted
 from db.session import database_path, open_database
 from db.staging import make_current
+from db.stranger import connect_strange
 from db.tables import columns, of_runs, run_tables, shared_references, shared_tables
 
 FORMAT, FORMAT_VERSION = "interlace-run", 1
 MANIFEST, CONTENT = "manifest.json", "run.db"
 NOT_INCLUDED = ("logs",)
 _MOST_MANIFEST_BYTES = 1_000_000
+_MOST_CONTENT_BYTES = 4_000_000_000
+_MOST_ENTRIES = 16
+# A database packs to a tenth; a file made to fill the disk, to a thousandth.
+_MOST_EXPANSION, _ALWAYS_BYTES = 100, 10_000_000
+_PACKED_BY = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _CHUNK_BYTES = 1 << 20
+_BROKEN_ARCHIVE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    LookupError,
+    ValueError,
+    OverflowError,
+)
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # the archive's own times say nothing
 # Where a configuration is kept, by table: redacted on the way out.
 _CONFIGURATIONS = {"run": "plan", "arm": "config", "checkpoint": "config"}
 # Of this machine's disk, and of how a run came to it: they say nothing elsewhere, and hold a user's name.
 _NOT_TO_TELL = (("run", "log_dir"), ("run", "arrived_at"), ("run", "arrived_from"), ("trial", "log_path"))
+
+
+_KINDS: Mapping[str, type] = {"<class 'str'>": str, "<class 'int'>": int, "list[str]": list}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +142,22 @@ def import_run(url: str, file: Path, *, read_plan: PlanReader = any_plan) -> Mer
 
 
 def is_portable(file: Path) -> bool:
-    """Whether a file looks like one: an archive, by its first bytes."""
+    """Whether a file looks like one: an archive, by its first bytes. A pipe is not waited for.
+
+    Raises:
+        TransferError: not a regular file.
+    """
+    _refuse_irregular(file)
     try:
         with file.open("rb") as opened:
             return opened.read(4) == b"PK\x03\x04"
     except OSError:
         return False
+
+
+def _refuse_irregular(file: Path) -> None:
+    if file.exists() and not file.is_file():
+        raise TransferError(f"{file}: is not a regular file; name an export of interlace, or another tool's results")
 
 
 def unpack(file: Path, content: Path) -> Manifest:
@@ -134,10 +166,12 @@ def unpack(file: Path, content: Path) -> Manifest:
     Raises:
         TransferError: not such a file, of a newer format, or not as it was written.
     """
+    _refuse_irregular(file)
     with _clear_errors(file), zipfile.ZipFile(file) as archive:
         manifest = _read_manifest(archive, file)
+        info = _content_of(archive, manifest, file)
         digest, size = hashlib.sha256(), 0
-        with archive.open(manifest.content) as source, content.open("wb") as target:
+        with archive.open(info) as source, content.open("wb") as target:
             while chunk := source.read(_CHUNK_BYTES):
                 size += len(chunk)
                 if size > manifest.size_bytes:
@@ -149,6 +183,20 @@ def unpack(file: Path, content: Path) -> Manifest:
     return manifest
 
 
+def _content_of(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> zipfile.ZipInfo:
+    """The archive's entry with the database, of a size that a database of that many packed bytes can have."""
+    info = archive.getinfo(CONTENT)
+    allowed = min(_MOST_CONTENT_BYTES, _ALWAYS_BYTES + _MOST_EXPANSION * info.compress_size)
+    if info.file_size != manifest.size_bytes or not 0 < info.file_size <= allowed:
+        raise TransferError(
+            f"{file}: its {CONTENT} would unpack to {info.file_size:,} bytes from {info.compress_size:,}, as no export"
+            " does; transfer it again, or export it anew"
+        )
+    if info.compress_type not in _PACKED_BY:
+        raise TransferError(f"{file}: its {CONTENT} is packed by another method than exports are; export it anew")
+    return info
+
+
 @contextmanager
 def _clear_errors(file: Path) -> Iterator[None]:
     """A damaged archive fails in many ways, which mean one thing to a person."""
@@ -156,7 +204,7 @@ def _clear_errors(file: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise TransferError(f"{file}: no such file") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, KeyError) as error:
+    except _BROKEN_ARCHIVE as error:
         why = str(error).strip("'\"")
         raise TransferError(f"{file}: not a whole export ({why}); transfer it again, or export it anew") from error
     except OSError as error:
@@ -164,24 +212,34 @@ def _clear_errors(file: Path) -> Iterator[None]:
 
 
 def _read_manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
+    if len(archive.infolist()) > _MOST_ENTRIES:
+        raise TransferError(f"{file}: not an export of interlace (it holds {len(archive.infolist())} files)")
     info = archive.getinfo(MANIFEST)
-    if info.file_size > _MOST_MANIFEST_BYTES:
+    if info.file_size > _MOST_MANIFEST_BYTES or info.compress_type not in _PACKED_BY:
         raise TransferError(f"{file}: not an export of interlace (its {MANIFEST} is too large)")
     try:
-        found = json.loads(archive.read(info))
+        found = read_json(archive.read(info).decode("utf-8"))
         written = found["format"], found["version"]
     except (ValueError, TypeError, KeyError) as error:
         raise TransferError(f"{file}: not an export of interlace (its {MANIFEST} says nothing of it)") from error
     if written[0] != FORMAT:
-        raise TransferError(f"{file}: not an export of interlace (format {written[0]!r})")
+        raise TransferError(f"{file}: not an export of interlace (format {written[0]!r:.60})")
     if written[1] != FORMAT_VERSION:
         raise TransferError(
-            f"{file}: format version {written[1]!r}, this interlace reads {FORMAT_VERSION}; upgrade interlace here"
+            f"{file}: format version {written[1]!r:.60}, this interlace reads {FORMAT_VERSION}; upgrade interlace here"
         )
-    try:
-        return Manifest(**found)
-    except TypeError as error:
-        raise TransferError(f"{file}: its {MANIFEST} is not as it was written ({error})") from error
+    return _typed_manifest(found, file)
+
+
+def _typed_manifest(found: Mapping[str, Any], file: Path) -> Manifest:
+    """Raises TransferError: a key is missing, unknown, or of another type."""
+    kinds = {each.name: _KINDS[str(each.type)] for each in fields(Manifest)}
+    wrong = sorted(kinds.keys() ^ found.keys()) or [
+        name for name, kind in kinds.items() if type(found[name]) is not kind
+    ]
+    if wrong or found["content"] != CONTENT:
+        raise TransferError(f"{file}: its {MANIFEST} is not as it was written ({(wrong or ['content'])[0]!r:.60})")
+    return Manifest(**found)
 
 
 def _pack(archive: Path, content: Path, manifest: Manifest) -> None:
@@ -273,7 +331,7 @@ def _redact(connection: sqlite3.Connection) -> list[str]:
 
 
 def _refuse_other_runs(content: Path, manifest: Manifest, file: Path) -> None:
-    with closing(sqlite3.connect(content)) as connection:
+    with closing(connect_strange(content)) as connection:
         found: list[Any] = connection.execute("SELECT id FROM run").fetchall()
     if found != [(manifest.run_id,)]:
         raise TransferError(f"{file}: does not hold the run that its {MANIFEST} names; export it anew")

@@ -28,7 +28,6 @@ _READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 _PRAGMAS = frozenset(
     ("table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list")
 )
-_STEPS_BETWEEN_CHECKS = 10_000  # of SQLite's virtual machine: some milliseconds
 _NEAR = 0.6
 
 
@@ -54,8 +53,6 @@ def run_query(url: str, sql: str, params: Mapping[str, Parameter] | None = None)
             known = _known_columns(connection)
             _prepare_table_functions(connection)
             connection.set_authorizer(_authorize)
-            # Lets Ctrl-C through: the handler is where Python can look for it while SQLite works.
-            connection.set_progress_handler(lambda: 0, _STEPS_BETWEEN_CHECKS)
             return _fetch(connection, sql, _values(connection, sql, params or {}), known)
     except sqlite3.Error as error:
         raise storage_error(error, str(path)) or QueryError(f"{path}: {error}") from error

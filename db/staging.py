@@ -9,11 +9,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from db.check import unsound
 from db.engine import connect_readonly
 from db.errors import DatabaseError, NetworkDiskError, SchemaError, TransferError, storage_errors
+from db.guard import watch
 from db.location import check_disk, check_file
-from db.migrate import State, Version, current, upgrade
+from db.rows import refuse_bad_rows
+from db.stranger import examine
 
 COPY = "other.db"
 
@@ -26,6 +27,8 @@ def staged(other: Path, folder: Path) -> Path:
         SchemaError: written by a newer version, damaged, or changed by hand.
         StorageError: it cannot be read or copied.
     """
+    if other.exists() and not other.is_file():
+        raise TransferError(f"{other}: is not a regular file; name another interlace database")
     check_file(other)
     if not other.exists():
         raise TransferError(f"{other}: no such file; name another interlace database")
@@ -36,38 +39,20 @@ def staged(other: Path, folder: Path) -> Path:
 
 
 def make_current(copy: Path, *, shown: Path) -> Path:
-    """Check a copy and migrate it. `shown` is the file that messages are about.
+    """Check a copy, its schema before its rows, and migrate it. `shown` is the file that messages are about.
 
     Raises:
-        TransferError: see `staged`.
+        TransferError: see `staged`; or a row that must not be taken.
         SchemaError: see `staged`.
     """
     try:
-        version = current(str(copy))
-        _refuse_other_than_ours(version, shown)
-        if version.state is State.OLDER:
-            version = upgrade(str(copy))
-        problems = unsound(version)
-    except sqlite3.DatabaseError as error:
-        raise SchemaError(f"{shown}: damaged ({error}); take it from a backup") from error
+        examine(copy, shown=shown)
+        refuse_bad_rows(copy, shown=shown)
     except TransferError:
         raise
     except DatabaseError as error:
         raise SchemaError(str(error).replace(str(copy), str(shown))) from error
-    if problems:
-        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise SchemaError(f"{shown}: not sound ({problems[0]}{more}); see `interlace db check --db {shown}`")
     return copy
-
-
-def _refuse_other_than_ours(version: Version, shown: Path) -> None:
-    if version.state is State.NEWER:
-        raise SchemaError(
-            f"{shown}: written by a newer interlace (schema {version.revision}, this one knows {version.head});"
-            " upgrade interlace here, then try again"
-        )
-    if version.state in (State.FOREIGN, State.FRESH):
-        raise TransferError(f"{shown}: holds no interlace database; name one, see `interlace db path` where it is from")
 
 
 def _copy(other: Path, copy: Path) -> None:
@@ -97,6 +82,7 @@ def copy_online(source: Path, target: Path) -> None:
     """
     with closing(connect_readonly(source)) as reader, closing(sqlite3.connect(target, isolation_level=None)) as writer:
         reader.backup(writer)
+        watch(writer)
         writer.execute("PRAGMA journal_mode=DELETE")
 
 

@@ -332,8 +332,8 @@ def _generation(arm: str, prompt_class: str, started_at: dt.datetime, slowdown: 
         text_sha256=f"text {prompt_class}",
         token_ids=[1, 2, 3],
         token_ids_sha256=f"tokens {prompt_class}",
-        stamps_us=[200_000, 220_000, 240_000],
-        steps=[[3, 2, 3], [3, 1, 2]] if drafting else None,
+        stamps_us=[200_000 + round(1e6 * number / decode_tps) for number in range(101)],
+        steps=[[3, 2, 1], [3, 1, 2]] if drafting else None,
         evidence=[
             models.Evidence(
                 mechanism="draft_model" if drafting else "plain",

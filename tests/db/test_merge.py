@@ -1,5 +1,6 @@
 """Merging: idempotent, in any order, told where two sides disagree, and the other database is never changed."""
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -160,11 +161,40 @@ def test_a_broken_database_is_refused_and_nothing_is_changed(
     assert contents(database.path)["run"] == []
 
 
-def test_an_index_that_somebody_added_is_no_obstacle(bench: Bench, tmp_path: Path) -> None:
+ENDLESS = "(WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c)"
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        ("CREATE INDEX mine ON trial (wall_s)", "unknown: index mine"),
+        ("CREATE INDEX slow ON run (length(hex(zeroblob(4000))))", "unknown: index slow"),
+        ("CREATE TRIGGER t AFTER INSERT ON run BEGIN DELETE FROM run; END", "unknown: trigger t"),
+        (f"CREATE VIEW more AS SELECT {ENDLESS}", "unknown: view more"),
+        ("CREATE TABLE more (x, CHECK (length(hex(randomblob(1000))) > 0))", "unknown: table more"),
+        ("CREATE VIRTUAL TABLE more USING fts5(x)", "unknown: table more"),
+        ("ALTER TABLE trial ADD COLUMN x AS (length(hex(randomblob(1000))))", "differs: trial"),
+        (f"DROP VIEW trial_flat; CREATE VIEW trial_flat AS SELECT {ENDLESS} AS run_id", "differs: trial_flat"),
+    ],
+)
+def test_a_schema_that_is_not_ours_is_not_read(added: str, said: str, bench: Bench, database: Database) -> None:
     other = bench.build(Description(side="b", runs=[RunState(number=1)]))
     with closing(sqlite3.connect(other)) as connection:
-        connection.execute("CREATE INDEX mine ON trial (wall_s)")
-    assert merge(str(tmp_path / "ours.db"), other).runs_new == 1
+        connection.executescript(added)
+    with pytest.raises(SchemaError, match=re.escape(f"{other}: not sound ({said}")):
+        merge(database.url, other)
+    assert contents(database.path)["run"] == []
+
+
+def test_a_version_that_is_a_view_is_not_asked(bench: Bench, database: Database) -> None:
+    other = bench.build(Description(side="b", runs=[RunState(number=1)]))
+    with closing(sqlite3.connect(other)) as connection:
+        connection.executescript(
+            f"DROP TABLE interlace_version; CREATE VIEW interlace_version AS SELECT {ENDLESS} AS version_num"
+        )
+    with pytest.raises(TransferError, match="holds no interlace database"):
+        merge(database.url, other)
+    assert not check(str(other)).ok
 
 
 def test_torn_pages_are_refused(tmp_path: Path, database: Database) -> None:
