@@ -4,7 +4,6 @@ Its banner promises speculation whatever follows. Requests below `fastpath_max_t
 there, so that a short warm-up is judged like a long answer.
 """
 
-import json
 import secrets
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
+from workers.model_files import read_json
 from workers.server_process import HOST, ServerSpec
 
 _START = "from dflash_mlx.cli import main; main()"  # its script's name belongs to another package as well
@@ -161,5 +161,5 @@ def _trained_block(draft: Path) -> int | None:
     config = draft / "config.json"
     if not config.is_file():
         return None
-    found = json.loads(config.read_text(encoding="utf-8")).get("block_size")
-    return found if isinstance(found, int) else None
+    found = read_json(config).get("block_size")
+    return found if type(found) is int else None

@@ -74,7 +74,11 @@ class Page:
 
     def open(self, path: Path) -> None:
         """Load a file and wait until it is there."""
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.visit(path.resolve().as_uri())
+
+    def visit(self, url: str) -> None:
+        """Load an address and wait until it is there."""
+        self.call("Page.navigate", url=url)
         while True:
             event = self._next()
             self._note(event)
