@@ -24,6 +24,7 @@ from workers.protocol import Generation
 ENGINE_GAP_LIMIT = 0.02
 # A server's rate has a definition of its own, and its tokens come in chunks; 486 against 100 tok/s was seen.
 SERVER_GAP_LIMIT = 0.15
+COPIES = "copy_drafts"  # the mechanism of a sign that tells of copies from the context
 # A later turn this much faster than its prompt could be processed, while the counter says nothing was cached.
 CACHE_CONTRADICTION_FACTOR = 3.0
 
@@ -103,11 +104,17 @@ def _uncached(generation: Generation) -> int | None:
 
 
 def _speculation_counts(generation: Generation) -> tuple[int | None, int | None, int | None]:
-    """Drafted, accepted, committed: by the verify steps, or as a server states the first two of the whole answer."""
+    """Drafted, accepted, committed: by the verify steps, or as a server states the first two of the whole answer.
+
+    What was copied from the context instead of drafted is no acceptance of the draft: a sign of its own tells of it.
+    """
     if generation.steps is None:
         stated = next((sign for sign in generation.evidence[:1] if sign.drafted is not None), None)
         return (None, None, None) if stated is None else (stated.drafted, stated.accepted, None)
     drafted, accepted, committed = (sum(step[column] for step in generation.steps) for column in range(3))
+    copied = [sign for sign in generation.evidence if sign.mechanism == COPIES]
+    drafted -= sum(sign.drafted or 0 for sign in copied)
+    accepted -= sum(sign.accepted or 0 for sign in copied)
     return drafted, accepted, committed
 
 

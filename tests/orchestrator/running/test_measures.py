@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from orchestrator.running.delivery import TOLERANCE
 from orchestrator.running.measures import flags, measure
 from tests.orchestrator.records import ENGAGED, generation
-from workers.protocol import Generation
+from workers.protocol import Evidence, Generation
 
 
 def test_plain_decoding_by_the_fields_definitions() -> None:
@@ -270,3 +270,12 @@ def test_rates_are_positive_or_unknown(gaps_us: list[int]) -> None:
     for rate in (measures.ttft_s, measures.prefill_tps, measures.decode_tps, measures.end_to_end_tps):
         assert rate is not None
         assert rate > 0
+
+
+def test_copies_from_the_context_are_no_acceptance_of_the_draft() -> None:
+    draft = Evidence(mechanism="dflash", requested=True, engaged=True, useful=False, source="s", text="t", drafted=7)
+    copied = replace(draft, mechanism="copy_drafts", requested=False, engaged=None, useful=True, drafted=7, accepted=3)
+    one = generation(token_ids=[1, 2, 3, 4], stamps_us=[1, 2, 2, 2], steps=[[7, 3, 4], [7, 0, 0]])
+    told = measure(replace(one, evidence=[replace(draft, accepted=0), copied]))
+    assert (told.drafted, told.accepted, told.acceptance_rate) == (7, 0, 0.0)
+    assert measure(replace(one, evidence=[replace(draft, drafted=14, accepted=3)])).accepted == 3
