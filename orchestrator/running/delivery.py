@@ -35,7 +35,7 @@ TOLERANCE = 0.02
 SERVED_GAP_US, IN_PROCESS_GAP_US = 500, 20
 GAP_SHARE = 0.1  # of the mean gap: a server's closer arrivals were made before and sent together
 _STALL = 10  # gaps longer than so many usual ones count as so many: one stall does not make bursts of all the rest
-_BY_TOKEN = 1.25  # tokens a burst
+_MET_SHARE, _MET = 0.25, 2  # tokens that may meet another one on their way, by chance
 _LAST_SHARE = 0.05  # of all tokens, or two usual bursts: a larger last burst was held back to the end
 _COVERED = 0.5  # of all tokens must have come after the first burst
 LEAST_PASSES = 4
@@ -79,7 +79,8 @@ class Delivery:
     def by_token(self) -> bool:
         """Nobody held tokens back, but for the first ones."""
         later = self.sizes[1:]
-        if not later or sum(later) > _BY_TOKEN * len(later):
+        met = sum(later) - len(later)
+        if not later or met > max(_MET_SHARE * len(later), min(_MET, len(later) / 2)):
             return False
         return self.sizes[0] == 1 or self._covered
 

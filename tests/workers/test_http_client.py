@@ -297,6 +297,12 @@ def test_keep_alive_does_not_extend_the_first_tokens_deadline(serve: Callable[..
     assert error.kind is FaultKind.hung_first_token  # waited for to its end, the answer would be cut off: another kind
 
 
+def test_a_first_token_that_comes_byte_by_byte_is_late_and_not_broken(serve: Callable[..., Server]) -> None:
+    event = piece(content="a")
+    trickle = [step for place in range(len(event)) for step in (event[place : place + 1], 0.05)]
+    assert failed(serve([HEAD, *trickle]), first_token_s=0.4).kind is FaultKind.hung_first_token
+
+
 def test_nothing_between_two_tokens_is_another_fault(serve: Callable[..., Server]) -> None:
     beats: list[bytes | float] = [step for _ in range(40) for step in (b": keepalive\n\n", 0.05)]
     error = failed(serve([HEAD, 0.6, piece(content="a"), *beats]), first_token_s=5.0, idle_s=0.4)

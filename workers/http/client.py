@@ -218,7 +218,8 @@ class Client:
                 if not answer.done:  # then only the end is waited for, so that the server sees no hang-up
                     yield from _ticks(parser.feed(chunk), reply, clock, watchdog)
                     watchdog.ending(answer)
-            yield from _ticks(parser.close(), reply, clock, watchdog)
+            if watchdog.fault is None:  # else the end is our own doing, and what is pending is no event
+                yield from _ticks(parser.close(), reply, clock, watchdog)
 
     def _require_stream(self, response: httpx.Response) -> None:
         """A status of 200 and an event stream.

@@ -206,6 +206,9 @@ def test_a_stall_does_not_make_a_burst_of_all_the_rest() -> None:
 def test_a_few_chunks_that_meet_on_the_way_change_nothing() -> None:
     stamps_us = spaced(*[1] * 20, 2, *[1] * 20, 2, *[1] * 20, gap_us=20_000)
     assert measure(served(stamps_us)).decode_tps == pytest.approx(63 / 1.22)
+    assert measure(served(spaced(1, 1, 2, 1, 2, 1))).decode_tps == pytest.approx(7 / 0.25)
+    assert measure(served(spaced(2, 2, 2, 2))).decode_tps is None
+    assert measure(served(spaced(3, 3))).decode_tps is None
 
 
 def test_a_prefill_rate_needs_the_first_token_alone() -> None:
