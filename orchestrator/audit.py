@@ -326,7 +326,7 @@ def effect_between(
 def effect_by(series: Series, *, alpha: float, seed: int, inference: Inference) -> Effect:
     """The effect by the inference that holds for the run."""
     if inference == "anytime":
-        return sequential_effect(series.raw, alpha=alpha)
+        return sequential_effect(series.raw, alpha=alpha, prompts=series.strata)
     return effect_of(series, alpha=alpha, seed=seed)
 
 

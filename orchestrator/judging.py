@@ -92,14 +92,29 @@ def inference_of(plan: Plan) -> Inference:
 
 
 def decisions(frame: pd.DataFrame, plan: Plan) -> dict[str, str]:
-    """The treatments whose comparison over all prompts is decided, and how: by the inference that the audit uses."""
+    """The treatments whose comparison over all prompts is decided, and how: by the inference that the audit uses.
+
+    Where a round holds one prompt, only whole passes over the prompts are looked at.
+    """
     if plan.design.stop != "early" or frame[frame["kind"] == "measured"].empty:
+        return {}
+    seen = _whole_passes(frame, plan)
+    if seen[seen["kind"] == "measured"].empty:
         return {}
     return {
         one.treatment: one.verdict.replace("_", " ")
-        for one in judge(frame, plan).comparisons
+        for one in judge(seen, plan).comparisons
         if one.over_all and one.verdict in ("supported", "no_difference")
     }
+
+
+def _whole_passes(frame: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+    if plan.design.interleave_by != "prompt":
+        return frame
+    prompts = len(plan.prompts)
+    newest = frame.loc[frame["kind"] == "measured", "round"].max()
+    ended = (int(newest) + 1) // prompts * prompts
+    return frame[(frame["round"] < ended).fillna(value=True).astype(bool)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,10 @@ chosen before the coin is seen, doubles money only by luck: the chance that the 
 alpha (Ville's inequality; Ramdas et al. 2023, game-theoretic statistics). So the wealth may be looked at after any
 round, and the effects against which it never reached 1 / alpha are a confidence sequence.
 
+With several prompts the coin is a whole pass over them: the sign of the mean of its rounds' differences. A round of one
+prompt says nothing of the mean over all of them, whatever the order in which prompts are dealt; rounds of a pass that
+has not ended do not count yet.
+
 Two gamblers share the money, one bets on faster, one on slower. A stake may depend on the size of the difference,
 which the coin does not touch, and on earlier rounds. It is Kelly's for a shift delta in normal noise sigma, both
 estimated from earlier rounds: tanh(delta |d| / sigma**2).
@@ -16,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.effects import Effect, effect_from
+from orchestrator.effects import Effect, Integers, effect_from
 from orchestrator.statistics.inversion import Floats, interval
 
 FIRST_STAKES = (0.7, 0.8)  # before anything is known of the noise
@@ -52,14 +56,24 @@ def look(contrasts: Floats, *, alpha: float, margin: float) -> Look:
     return Look(effect=effect, decision=decision)
 
 
-def sequential_effect(contrasts: Floats, *, alpha: float) -> Effect:
-    """The median effect with the interval and the p-value that hold at any time of stopping.
+def sequential_effect(rounds: Floats, *, alpha: float, prompts: Integers | None = None) -> Effect:
+    """The median effect of a pass with the interval and the p-value that hold at any time of stopping.
+
+    Args:
+        rounds: treatment less control of each complete round in order, on the log scale.
+        prompts: what each round was about, numbered from 0 without gaps; None: all were about the same. Before the
+            first pass has ended the interval is open and p is 1.
 
     Raises:
         ValueError: no rounds.
     """
-    if not len(contrasts):
+    if not len(rounds):
         raise ValueError("no complete round yet: there is nothing to look at")
+    passes = whole_passes(rounds, np.zeros(len(rounds), dtype=np.intp) if prompts is None else prompts)
+    if not len(passes):
+        middle = float(np.median(rounds))
+        return effect_from(rounds, root=middle, low=-math.inf, high=math.inf, p_value=1.0, alpha=alpha, typical=middle)
+    contrasts: Floats = passes.mean(axis=1)
 
     def p(effects: Floats) -> Floats:
         return 1.0 / largest_wealth(contrasts, effects)
@@ -71,7 +85,14 @@ def sequential_effect(contrasts: Floats, *, alpha: float) -> Effect:
         spread = float(np.median(np.abs(contrasts - root)))
         reach = max(4.0 * spread / math.sqrt(len(contrasts)), 1e-6)
         low, high = interval(p, root=root, p_of_none=p_value, alpha=alpha, reach=reach)
-    return effect_from(contrasts, root=root, low=low, high=high, p_value=p_value, alpha=alpha, typical=root)
+    return effect_from(passes.ravel(), root=root, low=low, high=high, p_value=p_value, alpha=alpha, typical=root)
+
+
+def whole_passes(rounds: Floats, prompts: Integers) -> Floats:
+    """The rounds of each whole pass, shape (passes, prompts): the first round of each prompt is of the first pass."""
+    of_prompt = [rounds[prompts == number] for number in range(int(prompts.max(initial=0)) + 1)]
+    count = min(len(own) for own in of_prompt)
+    return np.stack([own[:count] for own in of_prompt], axis=1)
 
 
 def largest_wealth(contrasts: Floats, effects: Floats) -> Floats:

@@ -13,7 +13,7 @@ from db.frames import trials, verdicts
 from db.session import open_database, reading, transaction
 from orchestrator.errors import StoppedError
 from orchestrator.jsonable import bounded
-from orchestrator.judging import host_noise, judge_run
+from orchestrator.judging import decisions, host_noise, judge_run
 from orchestrator.plan import Plan
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
@@ -21,7 +21,8 @@ from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from workers.host import read_host
 
-from .plans import arm, plan
+from .flat import FlatRun
+from .plans import arm, plan, prompt
 
 ARMS = tuple(arm(f"{effect} {noise}", effect=effect, noise=noise) for effect in (1.0, 1.2) for noise in (0.01, 0.011))
 
@@ -105,3 +106,19 @@ def test_the_control_runs_stand_beside_every_verdict(finished: tuple[Database, P
     for one in judge_run(database, planned, run_id).result.comparisons:
         if one.prompt_class is None and one.turn is None:
             assert any(reason.code == "run_drift" for reason in one.reasons)
+
+
+def test_a_design_that_stops_early_looks_at_whole_passes_over_its_prompts() -> None:
+    prompts = tuple(prompt(number) for number in range(4))
+    asked = plan(arm("plain"), arm("fast"), prompts=prompts, rounds=40, interleave_by="prompt", stop="early")
+    frame = FlatRun(
+        effects={"plain": 1.0, "fast": 1.5}, rounds=40, by_prompt=True, prompts=dict.fromkeys("abcd", "x")
+    ).frame()
+
+    def decided_after(rounds: int) -> bool:
+        return "fast" in decisions(frame[(frame["round"] < rounds).fillna(value=True).astype(bool)], asked)
+
+    first = next(rounds for rounds in range(1, 41) if decided_after(rounds))
+    assert first % 4 == 0
+    assert decided_after(first + 3)
+    assert not decided_after(3)

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from orchestrator.statistics.drift import PROFILES, standard
 from orchestrator.statistics.inversion import Floats
-from orchestrator.statistics.sequential import largest_wealth, look, sequential_effect
+from orchestrator.statistics.sequential import largest_wealth, look, sequential_effect, whole_passes
 from orchestrator.statistics.simulate import simulated_runs
 
 ARMS = 3
@@ -86,3 +86,36 @@ def test_the_mean_wealth_over_all_signs_is_what_it_began_with() -> None:
 def test_no_rounds_are_refused() -> None:
     with pytest.raises(ValueError, match="no complete round yet"):
         look(np.array([]), alpha=0.05, margin=0.02)
+
+
+@pytest.mark.parametrize(
+    ("gains", "mean_sign"),
+    [([0.08] * 9 + [math.log(0.5)] * 3, -1), ([0.05] * 15 + [math.log(0.5)] * 5, -1), ([0.0] * 16 + [-0.5] * 4, -1)],
+)
+def test_with_unlike_prompts_no_look_decides_for_the_direction_of_most_of_them(
+    gains: list[float], mean_sign: int
+) -> None:
+    effects = np.array(gains)
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        prompts = np.concatenate([rng.permutation(len(effects)) for _ in range(8)])
+        rounds = effects[prompts] + 0.014 * rng.standard_t(4, len(prompts))
+        for looked in range(1, len(rounds) + 1):
+            seen = np.unique(prompts[:looked], return_inverse=True)
+            if len(seen[0]) < len(effects):
+                continue
+            found = sequential_effect(rounds[:looked], alpha=0.05, prompts=prompts[:looked])
+            if found.p_value <= 0.05:
+                assert np.sign(math.log(found.ratio)) == mean_sign
+                assert found.rounds % len(effects) == 0
+                break
+        else:
+            pytest.fail("never decided")
+
+
+def test_a_pass_that_has_not_ended_does_not_count() -> None:
+    rounds, prompts = np.array([0.1, 0.2, 0.3, 0.4, 0.5]), np.array([0, 1, 1, 0, 1])
+    assert whole_passes(rounds, prompts).tolist() == [[0.1, 0.2], [0.4, 0.3]]
+    assert sequential_effect(rounds, alpha=0.05, prompts=prompts).rounds == 4
+    begun = sequential_effect(rounds[:1], alpha=0.05, prompts=np.array([1]))
+    assert (begun.p_value, begun.ci_low, begun.ci_high) == (1.0, 0.0, math.inf)
