@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Arm, Generation, Run, Trial
 from db.session import reading
+from orchestrator.foreign.checking import LEFT_OUT
 
 
 def caveats(database: Database, run_id: str) -> tuple[str, ...]:
@@ -50,6 +51,7 @@ def _launched_without_cache(engine: object) -> bool:
 def _of_run(run: Run) -> Iterator[str]:
     if not run.randomised:
         yield f"not randomised: results of {run.origin}; no test can tell an effect from drift"
+        yield from (line for line in (run.note or "").splitlines() if line.startswith(LEFT_OUT))
     if run.status != "done":
         why = f" ({run.note})" if run.note else ""
         yield f"unfinished: the run is {run.status}{why}; this is what is stored so far"

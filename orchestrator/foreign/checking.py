@@ -12,6 +12,7 @@ from orchestrator.foreign.results import ForeignGeneration, ForeignResults, Fore
 MOST = 10**12  # of tokens, of seconds, of tokens a second: beyond it a number is something else
 MOST_BYTES = 2**60
 MOST_TRIALS = 200_000
+LEFT_OUT = "left out: "  # begins each note on requests that the figures are not of; an audit repeats it
 _SHOWN = 60
 _DAMAGED = "the file is damaged or of another tool"
 _PLAIN = {str, int, float, bool, type(None)}
@@ -96,4 +97,4 @@ def told_of(which: str, counts: Sequence[tuple[str, int]], whole: int) -> Iterat
     """
     for what, count in counts:
         if count:
-            yield f"{which}: {share_of(count, whole, 'requests')} {what}; the figures are of the others"
+            yield f"{LEFT_OUT}{which}: {share_of(count, whole, 'requests')} {what}; the figures are of the others"

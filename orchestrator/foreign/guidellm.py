@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.foreign.checking import share_of, told_of
+from orchestrator.foreign.checking import LEFT_OUT, share_of, told_of
 from orchestrator.foreign.results import (
     ForeignArm,
     ForeignGeneration,
@@ -103,7 +103,7 @@ def _tell_of_the_rest(name: str, benchmark: Mapping[str, Any], tally: Tally) -> 
     for note in told_of(name, [("failed", failed), ("were cancelled or not completed", cancelled)], whole):
         tally.say(note)
     if 0 < kept < completed:
-        tally.say(f"{name}: the file keeps {share_of(kept, completed, 'completed requests')} and left out the others")
+        tally.say(f"{LEFT_OUT}{name}: the file keeps {share_of(kept, completed, 'completed requests')}")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -49,6 +49,17 @@ def test_order_end_and_lost_arms_are_told(stored: tuple[Engine, Filled]) -> None
     )
 
 
+def test_what_another_tools_file_left_out_is_told_again(stored: tuple[Engine, Filled]) -> None:
+    engine, filled = stored
+    note = (
+        "no single requests in the file\nleft out: a: 188 of 200 requests (94 %) failed; the figures are of the others"
+    )
+    with transaction(engine) as session:
+        own = update(Run).where(Run.id == filled.last_run)
+        session.execute(own.values(randomised=False, origin="vllm-bench", note=note))
+    assert caveats(engine, filled.last_run)[1:] == (note.splitlines()[1],)
+
+
 def test_a_server_that_states_no_cached_tokens_is_told(stored: tuple[Engine, Filled]) -> None:
     engine, filled = stored
     of_arm = select(Trial.id).join(Arm, Trial.arm_id == Arm.id).where(Arm.run_id == filled.last_run)

@@ -277,7 +277,7 @@ def test_failed_cancelled_and_left_out_requests_are_told_with_their_share() -> N
     sampled = read("guidellm_sampled.json")
     assert said(sampled, "3 of 25 requests (12 %) failed")
     assert said(sampled, "2 of 25 requests (8 %) were cancelled or not completed")
-    assert said(sampled, "the file keeps 2 of 20 completed requests (10 %) and left out the others")
+    assert said(sampled, "left out: synchronous: the file keeps 2 of 20 completed requests (10 %)")
     for totals in (
         {"request_totals": {"successful": 3, "errored": 1, "incomplete": 0, "total": 4}},
         {"run_stats": {"requests_made": {"successful": 3, "errored": 1, "incomplete": 0, "total": 4}}},
