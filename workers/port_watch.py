@@ -6,7 +6,7 @@ unknown and not "nobody".
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 import psutil
@@ -14,13 +14,15 @@ import psutil
 from workers.catalogue.binding import ProcessIdentity
 from workers.journal import OWNER_MARK
 from workers.server_process import listeners
+from workers.tcp_table import Connections, Peer, connections, plain_address
 
+UNSEEN = "who else uses it cannot be seen from here"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_Peer = tuple[str, int]
+_NOTHING = Connections(served=False, open=frozenset(), known=frozenset())
 
 
 class PortWatch:
-    """The processes behind an address. Looks for them once; later looks ask only those that were found.
+    """The processes and the clients behind an address. The processes are looked for once and asked from then on.
 
     Args:
         url: of the server.
@@ -29,7 +31,8 @@ class PortWatch:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
-        self._known: list[psutil.Process] = self._look() if _is_here(parts.hostname or "") else []
+        self._here = _is_here(parts.hostname or "")
+        self._known: list[psutil.Process] = self._look() if self._here else []
         self._visible = bool(self._known)
 
     def processes(self) -> frozenset[ProcessIdentity]:
@@ -42,13 +45,23 @@ class PortWatch:
         """The process ids of those that listened when they were last looked for."""
         return [process.pid for process in self._known]
 
-    def company(self) -> str | None:
-        """A connection to the server that is neither ours nor another arm's of this run; None: none is seen."""
-        taken = [peer for process in self._known for peer in _peers(process, self._port, served=True)]
-        if not taken:
-            return None
-        ours = {peer for process in _own_run() for peer in _peers(process, self._port, served=False)}
-        return next((f"from {host}:{port}" for host, port in taken if (host, port) not in ours), None)
+    def connections(self) -> Connections:
+        """To the server's port, as of now."""
+        return connections(self._port) if self._here else _NOTHING
+
+    def company(self, before: Connections, after: Connections, *, ours: Iterable[Peer]) -> str | None:
+        """Another client that was connected between two looks, in words; None: there was none.
+
+        Args:
+            ours: our own ends of connections, ended ones among them. Other workers of this run are no company.
+        """
+        if not (before.served and after.served):
+            return UNSEEN
+        seen = before.open | after.open | (after.known - before.known)
+        strange = seen - {(plain_address(host), port) for host, port in ours}
+        if strange:
+            strange -= _ends_of_own_run(self._port)
+        return next((f"from {host}:{port}" for host, port in sorted(strange)), None)
 
     def _look(self) -> list[psutil.Process]:
         found = []
@@ -76,16 +89,16 @@ def _listens(process: psutil.Process, port: int) -> bool:
     return process.is_running() and bool(listeners(port, among=[process]))
 
 
-def _peers(process: psutil.Process, port: int, *, served: bool) -> Iterator[_Peer]:
-    """The clients' ends of a process's connections to the port: of the one that serves it, or of a client."""
-    try:
-        connections = process.net_connections(kind="tcp")
-    except psutil.Error:
-        return
-    for each in connections:
-        server, client = (each.laddr, each.raddr) if served else (each.raddr, each.laddr)
-        if each.status == psutil.CONN_ESTABLISHED and server and client and server.port == port:
-            yield client.ip.removeprefix("::ffff:"), client.port
+def _ends_of_own_run(port: int) -> frozenset[Peer]:
+    """This process's connections to the port, and those of the other workers of its run."""
+    found = set()
+    for process in _own_run():
+        try:
+            held = process.net_connections(kind="tcp")
+        except psutil.Error:
+            continue
+        found |= {(plain_address(each.laddr.ip), each.laddr.port) for each in held if each.raddr[1:] == (port,)}
+    return frozenset(found)
 
 
 def _own_run() -> Sequence[psutil.Process]:

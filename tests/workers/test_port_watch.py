@@ -1,17 +1,18 @@
 """Who listens on a port and who is connected to it: real processes and sockets."""
 
-import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
 import pytest
 
 from workers.journal import OWNER_MARK
-from workers.port_watch import PortWatch
+from workers.port_watch import UNSEEN, PortWatch
 from workers.server_process import HOST
+from workers.tcp_table import connections
 
 SERVE = """
 import socket, sys
@@ -66,29 +67,65 @@ def test_a_server_that_is_started_anew_is_another_process(server: Server) -> Non
     assert after != before
 
 
-def test_another_clients_connection_is_company_and_ours_is_not(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def client(server: Server) -> Iterator[None]:
+    """Another process, connected."""
+    command = [sys.executable, "-c", CONNECT, str(server.port)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        yield
+        other.communicate()
+
+
+def test_another_clients_connection_is_company_even_when_it_has_ended(server: Server) -> None:
     watch = PortWatch(f"http://{HOST}:{server.port}")
-    with socket.create_connection((HOST, server.port)):
-        assert watch.company() is None
-        command = [sys.executable, "-c", CONNECT, str(server.port)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-            assert other.stdout is not None
-            other.stdout.readline()
-            assert str(watch.company()).startswith(f"from {HOST}:")
-            # Another arm of the same run: a child of the same parent with the same mark.
-            monkeypatch.setattr(psutil.Process, "parent", lambda process: process)
-            monkeypatch.setenv(OWNER_MARK, "1@2@3")
-            assert watch.company() is not None
-            other.communicate()
-        marked = dict(os.environ)
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=marked) as arm:
-            assert arm.stdout is not None
-            arm.stdout.readline()
-            assert watch.company() is None
-            arm.communicate()
+    before = watch.connections()
+    with socket.create_connection((HOST, server.port)) as ours:
+        ends = [ours.getsockname()]
+        alone = watch.connections()
+        assert watch.company(before, alone, ours=ends) is None
+        with client(server):
+            assert str(watch.company(alone, watch.connections(), ours=ends)).startswith(f"from {HOST}:")
+        after = watch.connections()
+        assert watch.company(alone, after, ours=ends) is not None
+        assert watch.company(after, watch.connections(), ours=ends) is None  # it ended before this window
+
+
+def test_other_arms_of_one_run_are_no_company(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = PortWatch(f"http://{HOST}:{server.port}")
+    monkeypatch.setattr(psutil.Process, "parent", lambda process: process)
+    before = watch.connections()
+    monkeypatch.setenv(OWNER_MARK, "1@2@3")
+    with client(server):
+        assert watch.company(before, watch.connections(), ours=[]) is None
+        monkeypatch.setenv(OWNER_MARK, "4@5@6")
+        assert watch.company(before, watch.connections(), ours=[]) is not None
 
 
 def test_what_is_elsewhere_or_nowhere_shows_nothing() -> None:
     for url in ("http://192.0.2.1:8000", f"http://{HOST}:1", "https://no-such-host.invalid"):
         watch = PortWatch(url)
-        assert (watch.processes(), watch.company(), watch.pids()) == (frozenset(), None, [])
+        assert (watch.processes(), watch.pids()) == (frozenset(), [])
+        assert watch.company(watch.connections(), watch.connections(), ours=[]) == UNSEEN
+
+
+NETSTAT = """\
+Active Internet connections (including servers)
+Proto Recv-Q Send-Q  Local Address          Foreign Address        (state)
+tcp4       0      0  127.0.0.1.8080         127.0.0.1.54321        ESTABLISHED
+tcp4       0      0  127.0.0.1.54321        127.0.0.1.8080         ESTABLISHED
+tcp6       0      0  fe80::1%lo0.8080       fe80::1%lo0.54400      TIME_WAIT
+tcp46      0      0  *.8080                 *.*                    LISTEN
+tcp4       0      0  192.168.1.2.61000      17.5.5.5.443           ESTABLISHED
+"""
+
+
+def test_a_macs_table_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.tcp_table.sys.platform", "darwin")
+    monkeypatch.setattr("workers.tcp_table._netstat_output", lambda: NETSTAT)
+    found = connections(8080)
+    assert found.served
+    assert found.open == {("127.0.0.1", 54321)}
+    assert found.known == {("127.0.0.1", 54321), ("fe80::1", 54400)}
+    assert not connections(443).served

@@ -66,7 +66,7 @@ class Window:
         traffic: by how much the server's counters of everything that it served moved: `generated`, `prompt`,
             `requests`; empty: it has none that could be read.
         busy: how many other requests ran when ours began or ended; None: unknown.
-        company: another client's connection to the server, in words; None: none was seen.
+        company: another client's connection to the server, in words, or that such cannot be seen; None: there was none.
         restarted: the server's own statement of its start changed.
         silent: the answer has a place for the mechanism's counts and does not hold them.
     """
@@ -245,7 +245,7 @@ def _doubts(bonds: Sequence[tuple[Trace, Bond]], window: Window) -> Iterator[str
     if alone(window) is False:
         yield f"another client used the server during this request: {_moved(window)}"
     if window.company is not None:
-        yield f"another client is connected to the server: {window.company}"
+        yield f"another client may have used the server: {window.company}"
     strange = [trace for trace, how in bonds if how in (Bond.foreign, Bond.untold)]
     if strange:
         yield f"a sign that cannot be bound to this request, perhaps another client's: {strange[0].text}"

@@ -30,6 +30,7 @@ from workers.masking import KNOWN
 from workers.port_watch import PortWatch
 from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses
 from workers.server_process import ServerLog
+from workers.tcp_table import Connections
 from workers.tracebacks import last_fault
 
 TEXT_ONLY = "this server tells text, not tokens, or would end speculation when asked for log-probabilities"
@@ -62,7 +63,7 @@ class Surroundings:
 
     log: LogIdentity | None
     processes: frozenset[ProcessIdentity]
-    company: str | None
+    connections: Connections
 
     @property
     def log_mark(self) -> int:
@@ -487,7 +488,7 @@ class ServerEngine(Engine):
             log_after=after.log,
             processes_before=before.processes,
             processes_after=after.processes,
-            company=before.company or after.company,
+            company=self._port_watch().company(before.connections, after.connections, ours=self._connected().ends),
         )
         return Seen(
             lines=lines,
@@ -504,7 +505,7 @@ class ServerEngine(Engine):
         return Surroundings(
             log=None if self._log is None else self._log.identify(mark=mark),
             processes=watch.processes(),
-            company=watch.company(),
+            connections=watch.connections(),
         )
 
     def _port_watch(self) -> PortWatch:

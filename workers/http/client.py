@@ -165,6 +165,11 @@ class Client:
         except ValueError as error:
             raise EngineError(FaultKind.generation_failed, f"{self.url}{path}: no JSON ({error})") from error
 
+    @property
+    def ends(self) -> frozenset[tuple[str, int]]:
+        """Our own ends (address and port) of all connections that were made, ended ones among them."""
+        return frozenset(self._connection.ends)
+
     def close(self) -> None:
         """Close the connections. May be called again."""
         self._http.close()
@@ -272,10 +277,18 @@ class _Connection:
 
     def __init__(self) -> None:
         self._stream: Any = None
+        self.ends: set[tuple[str, int]] = set()  # our own address and port of every connection so far
 
     def trace(self, event: str, details: Mapping[str, Any]) -> None:
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._stream = details["return_value"]
+            self._remember_end()
+
+    def _remember_end(self) -> None:
+        found = self._stream.get_extra_info("socket")
+        if isinstance(found, socket.socket):
+            with contextlib.suppress(OSError):  # it ended by itself
+                self.ends.add(found.getsockname()[:2])
 
     def shut(self) -> None:
         """End it: a read that waits returns at once."""
