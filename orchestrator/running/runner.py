@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from orchestrator.errors import IncompleteError, InputError, RefusedError, StoppedError
+from orchestrator.errors import IncompleteError, StoppedError
 from orchestrator.plan import Arm, Plan, Prompt
 from orchestrator.running.amending import spoil_newest_trial
+from orchestrator.running.blame import refusal
 from orchestrator.running.crew import Crew, Member
 from orchestrator.running.footprints import Footprints, planned_footprints
 from orchestrator.running.gate import OPEN, Gatekeeper, Passage
@@ -35,26 +36,6 @@ from workers.telemetry import Reading
 # Called once all trials of a run are stored, while the crew's workers are there (or load again on demand). A run that
 # was killed in it is resumed with nothing else left: what it has stored then, it must find and not store twice.
 AfterRounds = Callable[[Plan, Recorder, Crew], None]
-
-# What a preflight may meet in the machine as it is now: the same plan may run later. All else is the plan's fault.
-OF_THE_MACHINE = frozenset(
-    {
-        FaultKind.checkpoint_missing,  # by now: what is no file of this machine could not be fetched
-        FaultKind.crashed,
-        FaultKind.disk_full,
-        FaultKind.exited_without_record,
-        FaultKind.generation_failed,  # a server that does not answer, among others
-        FaultKind.gpu_interactivity,
-        FaultKind.gpu_submissions_ignored,
-        FaultKind.gpu_timeout,
-        FaultKind.hung_first_token,
-        FaultKind.hung_inter_token,
-        FaultKind.hung_load,
-        FaultKind.out_of_memory,
-        FaultKind.teardown_hang,
-        FaultKind.too_long,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +138,7 @@ class Runner:
             kind, _, words = problem.partition(": ")
             problem = f"{kind}: {words.removeprefix(f'arm {arm.name}: ')}"  # who is said once
             if self.plan.design.on_preflight_failure == "stop" or arm.name == self.plan.control:
-                found = RefusedError if kind in OF_THE_MACHINE else InputError
-                raise found(f"arm {arm.name} failed its preflight: {problem}")
+                raise refusal(kind, f"arm {arm.name} failed its preflight: {problem}")
             self._drop(arm, f"preflight: {problem}")
 
     def _member(self, arm: Arm) -> Member:

@@ -339,7 +339,9 @@ def test_nobody_at_the_address() -> None:
             client.get("/metrics")
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://a", "http://"])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8080", "ftp://a", "http://", "http://h:port", "http://[::1", "http://a\x00b"]
+)
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(EngineError) as refused:
         checked_url(url)

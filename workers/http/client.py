@@ -389,16 +389,25 @@ class _Watchdog:
         return FaultKind.hung_first_token, f"no first token within {self._timeouts.first_token_s:g} s"
 
 
+def _can_be_asked(url: str) -> bool:
+    """Whether it is http or https, with a host, a port and characters that the HTTP package takes as such."""
+    try:
+        httpx.URL(url)
+        parts = urlsplit(url)
+    except (httpx.InvalidURL, ValueError):
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
 def checked_url(url: str) -> str:
     """The address without a slash at its end, and without `/v1`.
 
     Raises:
         EngineError: not http or https, or no host.
     """
-    parts = urlsplit(url)
-    if parts.username is not None:
+    if "@" in url:
         KNOWN.add(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _can_be_asked(url):
         raise EngineError(
             FaultKind.unsupported_setting, f"{url!r} is no address", remedy="write it as http://127.0.0.1:8080"
         )

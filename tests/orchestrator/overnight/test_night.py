@@ -28,13 +28,13 @@ def states(night: Night) -> list[tuple[str, str | None]]:
 
 def test_one_runs_error_does_not_end_the_night(tmp_path: Path) -> None:
     database, teller = database_of(tmp_path), Teller()
-    broken = queued(database, small(arm("a", fault="load_error"), arm("b")), tmp_path)
+    broken = queued(database, small(arm("a", fault="no such"), arm("b")), tmp_path)
     good = queued(database, small(*TWO), tmp_path)
     night = night_of(database, teller)
     night.drain()
     assert teller.begun == [broken, good]
     assert [ended.state for ended in night.ended] == ["failed", "done"]
-    assert "arm a failed its preflight: load_failed" in str(night.ended[0].note)
+    assert "arm a failed its preflight: unsupported_setting" in str(night.ended[0].note)
     failed, done = queue.entry_of(database, broken), queue.entry_of(database, good)
     assert failed is not None
     assert done is not None

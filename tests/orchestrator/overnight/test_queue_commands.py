@@ -149,11 +149,11 @@ def test_status_says_one_end_of_what_runs_in_the_zone_of_all_its_times(
 
 
 def test_status_says_why_a_run_failed_and_how_it_goes_on(database: Database, tmp_path: Path) -> None:
-    queued(database, small(arm("a", fault="load_error"), arm("b")), tmp_path)
-    newest = queued(database, small(arm("broken", fault="load_error"), arm("b")), tmp_path)
+    queued(database, small(arm("a", fault="no such"), arm("b")), tmp_path)
+    newest = queued(database, small(arm("broken", fault="no such"), arm("b")), tmp_path)
     typed("work", "--quiet", "--no-preflight")
     said = " ".join(typed("status")[1].split())
-    assert f"{newest[-12:]}: arm broken failed its preflight: load_failed: " in said
+    assert f"{newest[-12:]}: arm broken failed its preflight: unsupported_setting: " in said
     assert "arm a failed its preflight" not in said  # the newest one alone
     assert f"`interlace resume {newest[-12:]}`" in said
     assert "was interrupted" not in said

@@ -127,6 +127,9 @@ def real(checkpoint: dict[str, str], target: str, **settings: str) -> Arm:
 NOBODY_ANSWERS = real(
     {"name": "tiny", "source": "dummy", "shape": "tiny"}, "openai_http.OpenaiHttp", url="http://127.0.0.1:1"
 )
+NO_ADDRESS = real(
+    {"name": "tiny", "source": "dummy", "shape": "tiny"}, "openai_http.OpenaiHttp", url="http://127.0.0.1:port"
+)
 NO_NETWORK = real({"name": "hub", "source": "hub", "hub_id": "nobody/nothing"}, "mlx_lm.MlxLm")
 
 
@@ -139,7 +142,9 @@ NO_NETWORK = real({"name": "hub", "source": "hub", "hub_id": "nobody/nothing"}, 
         (NOBODY_ANSWERS, RefusedError, "generation_failed"),
         (NO_NETWORK, RefusedError, "checkpoint_missing"),
         (arm("bad", fault="no such"), InputError, "unsupported_setting"),
-        (arm("bad", fault="load_error"), InputError, "load_failed"),
+        (arm("bad", fault="load_error"), RefusedError, "load_failed"),
+        (arm("bad", fault="zero_tokens"), RefusedError, "zero_tokens"),
+        (NO_ADDRESS, InputError, "unsupported_setting"),
     ],
 )
 def test_only_what_the_plan_got_wrong_is_bad_input(
