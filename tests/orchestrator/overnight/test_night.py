@@ -39,7 +39,7 @@ def test_one_runs_error_does_not_end_the_night(tmp_path: Path) -> None:
     assert failed is not None
     assert done is not None
     assert (failed.state, failed.run_status) == ("failed", "failed")
-    assert "load_failed" in str(failed.note)
+    assert "unsupported_setting" in str(failed.note)
     assert (done.state, done.run_status) == ("done", "done")
     assert night.ended[1].verdicts.startswith("SIMULATED. b against a:")
 
