@@ -4,9 +4,9 @@
 
 Each generation goes through the worker's own code, over a real socket, with a lie and a length drawn from the seed.
 Prints, for each lie, what became of its generations: invalid (as the trial would be), flagged (named by the audit),
-without a decode rate, or right. `admitted` is a wrong count or rate that nothing names; there must be none. Honest
-answers are right, or without a rate where this machine was too busy to read them one by one. Exit code 1 unless all is
-as expected.
+without a decode rate, without evidence of the mechanism that was asked for, or right. `admitted` is a wrong count or
+rate that nothing names; there must be none. Honest answers are right, or without a rate where this machine was too busy
+to read them one by one. Exit code 1 unless all is as expected.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.workers.lied_to import answers_to, become_of
 from tests.workers.lying_server import LIES, LyingServer
 
-OUTCOMES = ("right", "invalid", "flagged", "no_rate", "admitted")
+OUTCOMES = ("right", "invalid", "flagged", "no_rate", "unknown", "admitted")
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from workers.errors import WorkerError
 from workers.protocol import Generate, Generation, Message, decode, encode
 from workers.worker import Worker
 
-Outcome = Literal["right", "invalid", "flagged", "no_rate", "admitted"]
+Outcome = Literal["right", "invalid", "flagged", "no_rate", "unknown", "admitted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +77,8 @@ def _classified(generation: Generation, max_tokens: int) -> Found:
         return Found(outcome="flagged", words=words)
     if measures.decode_tps is None and found & RATE_FLAGS:
         return Found(outcome="no_rate", words=words)
+    if generation.evidence[0].requested and generation.evidence[0].engaged is not True:
+        return Found(outcome="unknown", words=f"{words}: {generation.evidence[0].text}")
     counts = (generation.tokens, generation.prompt_tokens, generation.cached_tokens or 0)
     true = counts == (max_tokens, len(PROMPT.split()) + TEMPLATE_TOKENS, 0) and measures.decode_tps is not None
     return Found(outcome="right" if true else "admitted", words=words)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 Step = bytes | float  # to send; seconds to wait
-Expected = Literal["right", "invalid", "flagged", "no_rate"]
+Expected = Literal["right", "invalid", "flagged", "no_rate", "unknown"]
 
 WORDS = ("One", " word", " after", " another", " is", " a", " token", " of", " its", " own", " here", ".")
 TEMPLATE_TOKENS = 12
@@ -117,10 +117,18 @@ def _raw_usage(text: bytes) -> Callable[[Truth], Iterable[Step]]:
     return lambda truth: [*paced(truth), finish(), b'data: {"choices": [], "usage": ' + text + b"}\n\n", _DONE]
 
 
+def _raw_drafts(text: bytes) -> Callable[[Truth], Iterable[Step]]:
+    return lambda truth: [*list(whole(truth, truth.usage()))[:-1], b'data: {"timings": ' + text + b"}\n\n", _DONE]
+
+
 def _forever(step: bytes, pause_s: float = 0.01) -> Iterator[Step]:
     for _ in range(_BEATS):
         yield step
         yield pause_s
+
+
+def _halves(tokens: int) -> list[str]:
+    return ["a\ud83d", "\ude00b\udfff"] * (tokens // 2) + ["."] * (tokens % 2)
 
 
 def _hidden_reasoning(truth: Truth) -> Iterable[Step]:
@@ -174,6 +182,10 @@ LIES: dict[str, Lie] = {
     "accepted_above_drafted": Lie(answer=_drafts(draft_n=10, draft_n_accepted=11), expected="invalid"),
     "accepted_above_emitted": Lie(answer=_drafts(draft_n=900, draft_n_accepted=800), expected="invalid"),
     "drafted_beyond_64_bits": Lie(answer=_drafts(draft_n=2**64, draft_n_accepted=3), expected="invalid"),
+    "drafted_true": Lie(answer=_drafts(draft_n=True, draft_n_accepted=True), expected="unknown"),
+    "drafted_in_words": Lie(answer=_drafts(draft_n="60", draft_n_accepted="50"), expected="unknown"),
+    "drafted_without_end": Lie(answer=_raw_drafts(b'{"draft_n": 1e999, "draft_n_accepted": 3}'), expected="unknown"),
+    "drafted_negative": Lie(answer=_drafts(draft_n=-60, draft_n_accepted=-50), expected="invalid"),
     "drafted_without_measure": Lie(answer=_drafts(draft_n=10**6, draft_n_accepted=3), expected="flagged"),
     # ---- times ----
     "in_one_write": Lie(
@@ -207,7 +219,7 @@ LIES: dict[str, Lie] = {
     ),
     "never_ends": Lie(answer=lambda _: _forever(delta(content="a ") * 50, 0.001), expected="invalid"),
     "half_characters": Lie(
-        answer=lambda truth: whole(truth, truth.usage(), body=paced(truth, ["a\ud83d", "\ude00b\udfff"] * 32)),
+        answer=lambda truth: whole(truth, truth.usage(), body=paced(truth, _halves(truth.max_tokens))),
         expected="right",
     ),
     "an_odd_end": Lie(answer=lambda truth: [*paced(truth), finish({"\ud800": 1}), _DONE], expected="invalid"),

@@ -157,15 +157,23 @@ def _silent(sign: Sign, seen: Seen) -> bool:
 
 def _running(value: Any) -> int:
     """How many requests run, from a count or from what describes the one that does."""
-    return int(value) if isinstance(value, int | float) else int(bool(value))
+    number = _number(value)
+    return int(bool(value)) if number is None else number
 
 
 def _moved(before: Any, after: Any, path: str | None, model: str) -> int | None:
     """A counter that appears with its first use started at 0. None: it is not there."""
-    if path is None or not isinstance(new := lookup(after, path, model=model), int | float):
+    if path is None or (new := _number(lookup(after, path, model=model))) is None:
         return None
     old = lookup(before, path, model=model)
-    return int(new) - (int(old) if isinstance(old, int | float) else 0)
+    return new - (_number(old) or 0)
+
+
+def _number(value: Any) -> int | None:
+    """A count; None: what is there is none, as `true`, a text or an infinity."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return int(value)
 
 
 def explain(preset: Preset, lines: Sequence[str], *, mechanism: str) -> str | None:
@@ -276,8 +284,8 @@ def _from(line: str, matched: re.Match[str]) -> str:
 
 
 def _match_body(sign: Sign, body: Any, model: str) -> Match | None:
-    values = {name: lookup(body, path, model=model) for name, path in sign.counts.items()}
-    counts = {name: int(value) for name, value in values.items() if isinstance(value, int | float)}
+    values = {name: _number(lookup(body, path, model=model)) for name, path in sign.counts.items()}
+    counts = {name: value for name, value in values.items() if value is not None}
     shown = [f"{sign.counts[name]}={value}" for name, value in counts.items()]
     share = None if sign.share is None else lookup(body, sign.share, model=model)
     if isinstance(share, int | float) and math.isfinite(share) and "generated" in counts:
