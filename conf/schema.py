@@ -62,6 +62,13 @@ class StopRule(Enum):
     early = "early"  # as soon as it is decided, by an inference that holds at any time
 
 
+class OrderRule(Enum):
+    """How a round's order is drawn."""
+
+    random = "random"  # all orders equally likely
+    williams = "williams"  # in squares in which each arm follows every other equally often; arms are dealt at random
+
+
 class OnFailure(Enum):
     """What an arm that fails its preflight does to the run."""
 
@@ -362,6 +369,7 @@ class DesignConfig:
     rounds: int | None = None  # null: 8 of every prompt (by prompt), 8 of the prompt set (by workload)
     detect: str | None = None  # instead of rounds: the smallest effect to find with 80 % power, as 2%
     stop: StopRule = StopRule.full
+    order: OrderRule = OrderRule.random
     seed: int = 0
     metric: Metric = Metric.end_to_end_tps
     alpha: float = 0.05

@@ -74,6 +74,7 @@ class _Run:
     margin: float
     seed: int
     inference: Inference
+    together: int  # rounds whose labels were dealt as one
     evidence: EvidenceTable
     differences: DifferenceTable
     carry_over: CarryOver | None
@@ -108,6 +109,7 @@ class _Asked:
     margin: float
     seed: int
     inference: Inference
+    together: int
     arms: tuple[str, ...] = ()
 
 
@@ -129,6 +131,7 @@ def audit(
     seed: int = 0,
     inference: Inference = "fixed",
     arms: Sequence[str] = (),
+    together: int = 1,
 ) -> AuditResult:
     """Judge a run whose rounds were drawn at random.
 
@@ -142,12 +145,20 @@ def audit(
         inference: "anytime" when the run's design lets it end as soon as it is decided: intervals and p-values then
             hold at any time of stopping, at the price of some width.
         arms: the planned ones, where they are known: one without a trial is a comparison like any other.
+        together: rounds whose labels were dealt as one, as in a Williams square; 1: each round's were.
 
     Raises:
         ValueError: a column is missing, the metric is unknown, or the control is no arm of the run.
     """
     asked = _Asked(
-        control=control, metric=metric, alpha=alpha, margin=margin, seed=seed, inference=inference, arms=tuple(arms)
+        control=control,
+        metric=metric,
+        alpha=alpha,
+        margin=margin,
+        seed=seed,
+        inference=inference,
+        together=together,
+        arms=tuple(arms),
     )
     return _audited(trials, asked)[0]
 
@@ -160,7 +171,8 @@ def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[
     never_ran = [arm for arm in asked.arms if arm not in ran]
     if control not in (*ran, *never_ran):
         raise ValueError(f"control {control!r}: no such arm in the run; it has {ran}")
-    usable, order_run, lost = Usable.read(measured), Ran.read(trials), Trials.read(trials)
+    usable, lost = Usable.read(measured), Trials.read(trials)
+    order_run = replace(Ran.read(trials), together=asked.together)
     drift, drift_reason = run_drift(trials, control=control, metric=metric)
     run = _Run(
         control=control,
@@ -171,6 +183,7 @@ def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[
         margin=asked.margin,
         seed=asked.seed,
         inference=asked.inference,
+        together=asked.together,
         evidence=EvidenceTable.read(measured),
         differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
         carry_over=carry_over(usable.trials(ALL), control=control, seed=asked.seed, ran=order_run),
@@ -213,6 +226,7 @@ def _waits(trials: pd.DataFrame, run: _Run) -> _Waits:
             margin=run.margin,
             seed=run.seed,
             inference=run.inference,
+            together=run.together,
         )
         told, found = _audited(own, asked)
         place = str(workload) if several else None
@@ -294,7 +308,7 @@ def run_drift(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[float
 
 
 def _scoped(usable: Usable, scope: Scope, run: _Run, *, main: bool = True) -> _Scoped:
-    used = usable.trials(scope)
+    used = replace(usable.trials(scope), together=run.together)
     series = {label: used.pair(label, run.control) for label in (AA_LABEL, *run.treatments, *run.never_ran)}
     effects = {label: None if one is None else _effect(one, run) for label, one in series.items()}
     family: Mapping[str, float] = {}
@@ -422,6 +436,7 @@ def _case(run: _Run, one: _Scoped, treatment: str, *, included: _Scoped | None =
         carry_over=None if hidden else marked,
         alpha=run.alpha,
         margin=run.margin,
+        squares=None if run.together == 1 else _squares(one.series.get(treatment)),
         doubts=() if heat is None or marked is not None else (heat,),
         limits=(
             *differences.unknown,
@@ -429,6 +444,11 @@ def _case(run: _Run, one: _Scoped, treatment: str, *, included: _Scoped | None =
             *_limits(run, one, included, treatment),
         ),
     )
+
+
+def _squares(series: Series | None) -> int:
+    """How many squares the two arms have rounds in common in: each is one exchange."""
+    return 0 if series is None else len(np.unique(series.numbers // series.together))
 
 
 def _limits(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) -> tuple[Reason, ...]:

@@ -64,6 +64,7 @@ class Series:
     weights: Floats  # (R,) of the rounds in the mean; their sum is 1
     strata: Integers  # (R,) what each round was about, numbered from 0 without gaps; all 0 when all were about the same
     numbers: Integers  # (R,) the rounds' own numbers
+    together: int = 1  # rounds whose labels were dealt as one: a square's
 
     @property
     def rounds(self) -> int:
@@ -97,7 +98,7 @@ def estimate_effect(frame: pd.DataFrame, *, treatment: str, control: str, alpha:
 
 def effect_of(series: Series, *, alpha: float, seed: int) -> Effect:
     """See `estimate_effect`."""
-    test = Exchanged.of(series, exchanges(series.rounds, seed))
+    test = Exchanged.of(series, exchanges_of(series, seed))
     p_value = float(test.p(np.zeros(1))[0])
     low, high = -math.inf, math.inf
     if 1.0 / test.count <= alpha:
@@ -260,6 +261,21 @@ def exchanges(rounds: int, seed: int) -> Floats:
     signs: Floats = 1.0 - 2.0 * exchanged.astype(np.float64)
     signs.setflags(write=False)
     return signs
+
+
+def exchanges_of(series: Series, seed: int) -> Floats:
+    """The exchanges that the series' design allows: of each round, or of all rounds of a square at once."""
+    if series.together == 1:
+        return exchanges(series.rounds, seed)
+    squares = np.unique(series.numbers // series.together, return_inverse=True)[1]
+    return spread(exchanges(int(squares.max()) + 1, seed), squares)
+
+
+def spread(signs: Floats, units: Integers) -> Floats:
+    """The signs of units as those of their members, shape (M, len(units)); many units share a sign with neighbours."""
+    groups = signs.shape[1]
+    found: Floats = signs[:, units * groups // max(int(units.max()) + 1, groups)]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from db.session import open_existing
 from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
 from orchestrator.plan import Plan
 from orchestrator.running.hosts import own_host_ids
+from orchestrator.schedule import rounds_together
 from orchestrator.statistics.claims import ArmFacts
 from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.compare import UNUSABLE, RunSide
@@ -71,6 +72,7 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
         seed=design.seed,
         inference=inference_of(plan),
         arms=[arm.name for arm in plan.arms],
+        together=rounds_together(plan),
     )
 
 

@@ -87,6 +87,7 @@ class Design:
     evidence: str  # require | record
     on_preflight_failure: str  # stop | drop
     stop: str = "full"  # full | early
+    order: str = "random"  # random | williams
     cached_share_max: float | None = None  # None: any, as in plans from before there was this rule
     probe: bool = False  # as in plans from before there were probes
     probe_prompts: int = 3

@@ -19,6 +19,8 @@ T = TypeVar("T")
 # Stored with every run: the test of its effects re-draws from this distribution.
 ORDER_DISTRIBUTION = "uniform-permutation/sha256-ctr-v1"
 
+WILLIAMS_DISTRIBUTION = "williams-squares/sha256-ctr-v1"
+
 # The control's second entry in a round. No arm may bear this name.
 AA_LABEL = "A/A"
 
@@ -60,6 +62,65 @@ def draw_rounds(arms: Sequence[str], rounds: int, seed: int) -> list[list[str]]:
         raise ValueError(f"{rounds} rounds: give zero or more")
     words = _words("order", seed)
     return [_shuffled(arms, words) for _ in range(rounds)]
+
+
+def draw_williams(arms: Sequence[str], rounds: int, seed: int) -> list[list[str]]:
+    """Random orders in Williams squares: in each, every arm follows every other equally often within the rounds.
+
+    Distribution "williams-squares/sha256-ctr-v1", from the stream of the text `interlace|williams|SEED|i`: for each
+    square the arms are shuffled onto the letters of the square, then its rows are shuffled; see `draw_rounds` for the
+    shuffle. So a relabelling of the arms over a whole square is as likely as any other, and nothing smaller is.
+
+    Raises:
+        ValueError: as `draw_rounds`.
+    """
+    draw_rounds(arms, rounds, seed)  # its errors
+    words = _words("williams", seed)
+    orders: list[list[str]] = []
+    while len(orders) < rounds:
+        dealt = _shuffled(arms, words)
+        orders += [[dealt[letter] for letter in row] for row in _shuffled(_square(len(arms)), words)]
+    return orders[:rounds]
+
+
+def square_rounds(entries: int) -> int:
+    """The rounds of a Williams square: as many as entries, or twice as many for an odd number of them."""
+    return entries if entries % 2 == 0 else max(2 * entries, 1)
+
+
+def whole_squares(rounds: int, *, square: int, alpha: float) -> int:
+    """The rounds rounded up to whole squares, and to as many squares as the level needs."""
+    return max(-(-rounds // square), minimum_rounds(alpha)) * square
+
+
+def _square(letters: int) -> list[list[int]]:
+    """Williams 1949: each row is the first one moved on; of an odd number of letters the rows backwards as well."""
+    if letters == 1:
+        return [[0], [0]]
+    first = [(place + 1) // 2 if place % 2 else (letters - place // 2) % letters for place in range(letters)]
+    rows = [[(letter + step) % letters for letter in first] for step in range(letters)]
+    return rows if letters % 2 == 0 else rows + [row[::-1] for row in rows]
+
+
+def draw_orders(plan: Plan, rounds: int) -> list[list[str]]:
+    """The orders of the plan's rounds, by the way of drawing them that it chose."""
+    draw = draw_williams if plan.design.order == "williams" else draw_rounds
+    return draw(labels(plan), rounds, plan.design.seed)
+
+
+def order_distribution(plan: Plan) -> str:
+    """What is stored with the run of what its orders were drawn from."""
+    return WILLIAMS_DISTRIBUTION if plan.design.order == "williams" else ORDER_DISTRIBUTION
+
+
+def rounds_together(plan: Plan) -> int:
+    """Of how many rounds the arms can only be exchanged all at once: a square's, else 1."""
+    return square_rounds(len(labels(plan))) if plan.design.order == "williams" else 1
+
+
+def replay_seed(plan: Plan) -> int | None:
+    """Of the orders that replays draw; None: a square's rounds keep their orders, else it would be no square."""
+    return plan.design.seed if plan.design.order == "random" else None
 
 
 def minimum_rounds(alpha: float) -> int:
@@ -168,7 +229,6 @@ _Slot = tuple[Kind, int | None, int | None, str, tuple[str, ...]]
 
 
 def _slots(plan: Plan) -> Iterator[_Slot]:
-    entries = labels(plan)
     rounds = prompt_rounds(plan)
     everything = tuple(prompt.id for prompt in plan.prompts)
     bracket: list[_Slot] = [("bracket", None, None, plan.control, everything)] if plan.design.bracket else []
@@ -177,7 +237,7 @@ def _slots(plan: Plan) -> Iterator[_Slot]:
             for _ in range(plan.design.warmups):
                 yield "warmup", None, None, arm.name, (first,)
     yield from bracket
-    orders = draw_rounds(entries, len(rounds), plan.design.seed)
+    orders = draw_orders(plan, len(rounds))
     for index, (order, prompt_ids) in enumerate(zip(orders, rounds, strict=True)):
         for position, label in enumerate(order):
             yield "measured", index, position, label, prompt_ids

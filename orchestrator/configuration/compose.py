@@ -19,7 +19,7 @@ from orchestrator.configuration.workload import read_workload
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Deadlines, Design, Gate, Plan, Prompt
 from orchestrator.planning.residency import choose_order
-from orchestrator.schedule import minimum_rounds, rounds_by_class
+from orchestrator.schedule import minimum_rounds, rounds_by_class, square_rounds, whole_squares
 from orchestrator.secrecy import guard
 
 ROOT_KEYS = ("control", "experiment")
@@ -283,9 +283,14 @@ def _design(values: dict[str, Any], arms: Sequence[Arm], prompts: Sequence[Promp
     rounds = values["rounds"]
     least = minimum_rounds(values["alpha"])
     notes = [] if order.note is None else [order.note]
+    square = square_rounds(len(arms) + values["aa"]) if values["order"] == "williams" else 1
     if rounds is None:
         each = max(DEFAULT_ROUNDS, least)
         rounds = each * len(prompts) if order.interleave_by == "prompt" else each
+        rounds = whole_squares(rounds, square=square, alpha=values["alpha"]) if square > 1 else rounds
+    if square > 1:
+        _refuse_broken_squares(values, rounds=rounds, square=square, least=least)
+        notes.append(f"design.order=williams: {rounds // square} squares of {square} rounds")
     if rounds < least:
         raise InputError(
             f"design.rounds={rounds} cannot reach design.alpha={values['alpha']:g}: the exact test needs at least "
@@ -299,6 +304,21 @@ def _design(values: dict[str, Any], arms: Sequence[Arm], prompts: Sequence[Promp
         notes.append(f"one arm: nothing to compare it with{' but itself' if values['aa'] else ''}")
     made = {"rounds": rounds, "interleave_by": order.interleave_by, "residency": order.residency}
     return Design(**values | made | {"deadlines": Deadlines(**values["deadlines"])}), notes
+
+
+def _refuse_broken_squares(values: Mapping[str, Any], *, rounds: int, square: int, least: int) -> None:
+    """Arms are only exchanged over whole squares, so squares are what the exact test counts."""
+    if values["stop"] == "early":
+        raise InputError(
+            "design.order=williams runs whole squares, so it cannot be stopped early: set design.stop=full or"
+            " design.order=random"
+        )
+    if rounds % square or rounds < least * square:
+        wanted = whole_squares(rounds, square=square, alpha=values["alpha"])
+        raise InputError(
+            f"design.rounds={rounds}: design.order=williams runs whole squares, here of {square} rounds, and the exact"
+            f" test needs at least {least} squares at design.alpha={values['alpha']:g}; set design.rounds={wanted}"
+        )
 
 
 def _reaching_its_level(plan: Plan) -> Plan:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import InputError
+from orchestrator.schedule import square_rounds, whole_squares
 
 if TYPE_CHECKING:
     from orchestrator.statistics.drift import Setting as Noise
@@ -43,6 +44,8 @@ def with_rounds_to_detect(
     rounds = rounds_for(setting, arms=entries, effect=effect, alpha=chosen["alpha"], power=POWER)
     if rounds is None:
         raise InputError(f"design.detect={text}: needs more than {MOST_ROUNDS} rounds ({basis}); take a larger effect")
+    if chosen.get("order") == "williams":
+        rounds = whole_squares(rounds, square=square_rounds(entries), alpha=chosen["alpha"])
     return chosen | {"rounds": rounds}, [f"design.detect={text}: {rounds} rounds for {POWER:.0%} power, {basis}"]
 
 

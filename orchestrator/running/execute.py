@@ -33,7 +33,7 @@ from orchestrator.running.recorder import Recorder
 from orchestrator.running.runner import AfterRounds, Runner
 from orchestrator.running.stored import Stored, log_folder, stored_trials
 from orchestrator.running.watching import watched
-from orchestrator.schedule import ScheduledTrial, build_schedule
+from orchestrator.schedule import ScheduledTrial, build_schedule, replay_seed
 from workers.files.private import make_private_folder
 from workers.host import read_host
 from workers.identity import current_lease
@@ -175,7 +175,7 @@ class _Point:
 def _go_on(recorder: Recorder, schedule: Sequence[ScheduledTrial]) -> _Point:
     """Put in order what a former process left: the trial that it died in, and a round that was cut short."""
     stored = stored_trials(recorder.database, recorder.run_id)
-    seed = recorder.plan.design.seed
+    seed = replay_seed(recorder.plan)
     if (died_in := under_way(schedule, stored.trials, stored.current, seed=seed)) is not None:
         recorder.save_interrupted(died_in)
         stored = stored_trials(recorder.database, recorder.run_id)
@@ -192,7 +192,7 @@ def _left(recorder: Recorder, schedule: Sequence[ScheduledTrial], stored: Stored
         stored.trials,
         dropped=stored.dropped | decided,
         replays=recorder.plan.gate.replays,
-        seed=recorder.plan.design.seed,
+        seed=replay_seed(recorder.plan),
     )
     return _Point(remainder=left, dropped=stored.dropped, decided=decided)
 

@@ -17,7 +17,7 @@ from orchestrator.running.hosts import host_row
 from orchestrator.running.preparation import ArmWeights
 from orchestrator.running.recorder import Recorder
 from orchestrator.running.shared_rows import checkpoint_row, experiment_row
-from orchestrator.schedule import ORDER_DISTRIBUTION
+from orchestrator.schedule import order_distribution
 from workers.bandwidth import published_gb_per_s
 from workers.host import HostFacts
 
@@ -42,7 +42,7 @@ def create_run(
             rounds=plan.design.rounds,
             metric=plan.design.metric,
             interleave_by=plan.design.interleave_by,
-            order_distribution=ORDER_DISTRIBUTION,
+            order_distribution=order_distribution(plan),
             simulated=any(is_simulated(arm) for arm in plan.arms),
             log_dir=str(log_root / run_id),
             bandwidth_bytes_per_s=None if published is None else published * 1e9,

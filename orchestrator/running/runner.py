@@ -27,7 +27,7 @@ from orchestrator.running.preflight import try_arm
 from orchestrator.running.progress import Remainder, Unit
 from orchestrator.running.recorder import Recorder
 from orchestrator.running.rousing import ShortDecodes
-from orchestrator.schedule import ScheduledTrial
+from orchestrator.schedule import ScheduledTrial, replay_seed
 from workers.errors import FaultKind, WorkerFault
 from workers.host import HostFacts
 from workers.protocol import Generate, Generation
@@ -187,7 +187,7 @@ class Runner:
                 return
             if unit.round is not None:
                 self.recorder.exclude_round(unit.round, reason=f"round_replayed: {why}")
-            unit = unit.again(seed=self.plan.design.seed)
+            unit = unit.again(seed=replay_seed(self.plan))
             self.observer.unit_replayed(unit)
 
     def _run_trial(self, trial: ScheduledTrial, unit: Unit) -> Verdict:

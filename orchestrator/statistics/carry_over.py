@@ -85,10 +85,16 @@ def _clearest(model: LagModel, control: str, seed: int) -> CarryOver:
 
 
 def _deals(placed: Placed, seed: int) -> Integers:
-    """Orders dealt anew within each round, shape (1 + deals, N); the observed one is the first."""
+    """Orders dealt anew as the design deals them, shape (1 + deals, N); the observed one is the first."""
     numbers = len(placed.ran) * len(placed.names) * len(DECAYS)
     deals = int(np.clip(MOST_NUMBERS // numbers, FEWEST_DEALS, MOST_DEALS))
-    keys = np.random.Generator(np.random.PCG64(seed)).random((deals, len(placed.ran)), dtype=np.float32)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    if placed.squares is not None:
+        # The rows of a square stay; its letters are dealt to the entries anew.
+        shape = (deals, int(placed.squares.max()) + 1, len(placed.entries))
+        dealt = rng.permuted(np.broadcast_to(np.arange(shape[2]), shape), axis=2)
+        return np.concatenate([placed.ran[None, :], dealt[:, placed.squares, placed.ran]])
+    keys = rng.random((deals, len(placed.ran)), dtype=np.float32)
     order = np.argsort(placed.groups + keys.astype(np.float64), axis=1)
     return np.concatenate([placed.ran[None, :], placed.ran[order]])
 

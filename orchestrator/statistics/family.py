@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from orchestrator.effects import MOST_EXCHANGED, Exchanged, Series, exchanges
+from orchestrator.effects import MOST_EXCHANGED, Exchanged, Series, exchanges, spread
 from orchestrator.schedule import minimum_rounds
 from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import ScopeTrials
@@ -46,7 +46,9 @@ def step_down(series: Mapping[Name, Series], *, alpha: float, seed: int) -> dict
     if not series:
         return {}
     numbers = np.unique(np.concatenate([one.numbers for one in series.values()]))
-    signs = _signs(len(numbers), seed)
+    # A square's rounds turn together.
+    units = np.unique(numbers // next(iter(series.values())).together, return_inverse=True)[1]
+    signs = spread(_signs(int(units.max()) + 1, seed), units)
     sizes = {name: _sizes(one, signs[:, np.searchsorted(numbers, one.numbers)]) for name, one in series.items()}
     found: dict[Name, float] = {}
     least = 0.0

@@ -42,6 +42,7 @@ class Ran:
     labels: Words
     rounds: Integers
     groups: Integers  # numbers of the rounds' attempts, growing
+    together: int = 1  # rounds whose labels were dealt as one: a square's
 
     @classmethod
     def read(cls, trials: pd.DataFrame) -> "Ran":
@@ -82,6 +83,7 @@ class Placed:
     arm_of: Integers  # each entry's arm
     ran: Integers  # (N,) numbers of the entries
     groups: Integers  # (N,) see `Ran`
+    squares: Integers | None  # (N,) whose labels were dealt as one; None: each round's
 
     @property
     def codes(self) -> Integers:
@@ -106,6 +108,7 @@ class Placed:
             arm_of=np.array([names.index(arm) for arm in arms], dtype=np.intp),
             ran=codes.astype(np.intp),
             groups=ran.groups,
+            squares=None if ran.together == 1 else np.unique(ran.rounds // ran.together, return_inverse=True)[1],
         )
 
 

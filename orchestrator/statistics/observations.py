@@ -6,7 +6,7 @@ all) is the geometric mean over its generations there, so that every prompt weig
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -99,6 +99,7 @@ class ScopeTrials:
     labels: Words  # arms' names, and AA_LABEL for the control's second entry
     prompts: Integers | None  # what each round was about, numbered; None when all rounds hold the same prompts
     cells: Cells | None = None  # None: each trial is one number
+    together: int = 1  # rounds whose labels were dealt as one: a square's
 
     def pair(self, treatment: str, control: str) -> Series | None:
         """The comparison of two labels over what both of them have in a round; None when there is nothing.
@@ -116,13 +117,14 @@ class ScopeTrials:
             return None
         keep = (codes < 0) | np.isin(self.rounds, in_both)
         others = pd.factorize(self.labels)[0].astype(np.intp) + 2
-        return make_series(
+        series = make_series(
             y[keep],
             rounds=self.rounds[keep],
             arms=np.where(codes < 0, others, codes)[keep],
             prompts=None if self.prompts is None else self.prompts[keep],
             weights=weights,
         )
+        return replace(series, together=self.together)
 
     def _of_shared(self, shared: SharedCells, starts: Integers) -> tuple[Floats, Floats]:
         """The trials' values with the pair's own ones over their shared cells, and the rounds' weights."""

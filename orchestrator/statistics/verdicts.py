@@ -30,6 +30,7 @@ class Case:
     carry_over: Reason | None  # trials change the ones after them
     alpha: float
     margin: float
+    squares: int | None = None  # of a Williams design, in which arms are only exchanged over whole squares; else None
     doubts: tuple[Reason, ...] = ()  # against "supported"
     limits: tuple[Reason, ...] = ()  # against "supported" and against "no difference"
 
@@ -41,6 +42,9 @@ def decide(case: Case) -> tuple[str, tuple[Reason, ...]]:
     if case.confounders:
         return "confounded", case.confounders
     needed = minimum_rounds(case.alpha)
+    if case.squares is not None and case.squares < needed:
+        text = f"{case.squares} Williams squares; a level of {case.alpha:g} needs {needed}"
+        return "underpowered", (Reason(code="too_few_rounds", text=text),)
     if case.effect is None or case.effect.rounds < needed:
         complete = case.effect.rounds if case.effect else 0
         text = f"{complete} complete rounds; a level of {case.alpha:g} needs {needed}"

@@ -12,7 +12,7 @@ from rich.text import Text
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
 from orchestrator.running.gate import gate_words
-from orchestrator.schedule import AA_LABEL, ScheduledTrial, minimum_rounds, rounds_by_class
+from orchestrator.schedule import AA_LABEL, ScheduledTrial, minimum_rounds, rounds_by_class, rounds_together
 from orchestrator.views.terminal import table
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ def _facts(plan: Plan, schedule: Sequence[ScheduledTrial], names: dict[str, str]
     design = plan.design
     what = "one prompt" if design.interleave_by == "prompt" else "the whole prompt set"
     twice = ", the control twice" if design.aa else ""
-    yield "rounds", f"{design.rounds}, each {what}: every arm once in a random order{twice}"
+    drawn = "in a random order" if design.order == "random" else "in the order of a Williams square dealt at random"
+    yield "rounds", f"{design.rounds}, each {what}: every arm once {drawn}{twice}"
     yield "prompts", _prompts(plan)
     yield "trials", _trials(schedule)
     yield "order", _order(schedule, names)
@@ -138,11 +139,11 @@ def _order(schedule: Sequence[ScheduledTrial], names: dict[str, str]) -> str:
 
 
 def _level(plan: Plan) -> str:
-    best = 2.0 ** (1 - plan.design.rounds)
+    best = 2.0 ** (1 - plan.design.rounds // rounds_together(plan))
     best_text = f"p = {best:.2g}" if best >= 1e-4 else "p < 0.0001"
     return (
         f"{plan.design.rounds} rounds can reach {best_text}; {plan.design.alpha:g} needs"
-        f" {minimum_rounds(plan.design.alpha)}"
+        f" {minimum_rounds(plan.design.alpha) * rounds_together(plan)}"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from orchestrator.schedule import AA_LABEL, draw_rounds
+from orchestrator.schedule import AA_LABEL, draw_rounds, draw_williams
 
 CLASSES = {"m1": "maths", "m2": "maths", "c1": "code", "c2": "code", "p1": "prose"}
 ENVIRONMENT = {
@@ -37,6 +37,7 @@ class FlatRun:
     drift: float = -0.2
     noise: float = 0.005
     seed: int = 0
+    williams: bool = False
     drafting: Sequence[str] = field(default_factory=tuple)
     prompts: Mapping[str, str] = field(default_factory=lambda: CLASSES)
 
@@ -48,7 +49,8 @@ class FlatRun:
         schedule: list[tuple[str, int | None, int | None, str, list[str]]] = []
         schedule += [("warmup", None, None, arm, names[:1]) for arm in arms]
         schedule += [("bracket", None, None, arms[0], names)] if self.bracket else []
-        for index, order in enumerate(draw_rounds(labels, self.rounds, self.seed)):
+        draw = draw_williams if self.williams else draw_rounds
+        for index, order in enumerate(draw(labels, self.rounds, self.seed)):
             prompts = [names[index % len(names)]] if self.by_prompt else names
             schedule += [("measured", index, position, label, prompts) for position, label in enumerate(order)]
         schedule += [("bracket", None, None, arms[0], names)] if self.bracket else []
