@@ -1,4 +1,4 @@
-"""The command as a person uses it: real processes, exit codes, one clear line for each mistake."""
+"""The command as a person uses it: exit codes, one clear line per mistake, kills and interrupts of real processes."""
 
 import json
 import os
@@ -12,44 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-INTERLACE = [sys.executable, "-m", "orchestrator"]
+from tests.orchestrator.shells import INTERLACE, Shell
+
 ENGINE = ["engine=simulated", "checkpoint=simulated", "design.interleave_by=prompt"]
 SIMULATED = [*ENGINE, "workload=quick"]
-
-
-class Shell:
-    """Runs the command with a database of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.db = folder / "test.db"
-        self.env = os.environ | {"INTERLACE_DB": str(self.db), "INTERLACE_CHECKPOINTS": str(folder), "COLUMNS": "80"}
-
-    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*INTERLACE, *arguments], capture_output=True, text=True, env=self.env, cwd=self.folder, check=False
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
-
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*INTERLACE, *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=self.env,
-            cwd=self.folder,
-            start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
-        )
-
-    def ask(self, sql: str) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = json.loads(self("query", sql, "--format", "json").stdout)
-        return found
-
-    def count(self, sql: str) -> int:
-        (row,) = self.ask(f"SELECT count(*) AS n FROM ({sql})")
-        return int(str(row["n"]))
 
 
 @pytest.fixture
@@ -64,7 +30,7 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_run_then_query_then_audit(shell: Shell) -> None:
-    done = shell("run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=8")
+    done = shell.process("run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=8")
     assert "supported" in done.stdout
     assert shell.count("SELECT 1 FROM trial_flat WHERE kind = 'measured'") == 8 * 3
     (verdict,) = shell.ask("SELECT verdict, direction, ratio FROM verdict_flat WHERE prompt_class IS NULL")
@@ -162,9 +128,9 @@ def wait_for(shell: Shell, process: subprocess.Popen[bytes], trials: int) -> int
     return count
 
 
-MANY = ["engine.effect=1.0,1.1", "design.rounds=120", "design.warmups=1"]
+MANY = ["engine.effect=1.0,1.1", "design.rounds=40", "design.warmups=1"]
 LONG = [*SIMULATED, *MANY]
-EXPECTED = 120 * 3
+EXPECTED = 40 * 3
 
 
 def workers_alive(shell: Shell) -> list[int]:
