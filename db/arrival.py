@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from db.errors import TransferError
+from db.guard import watch
 from db.json_guard import read_json
 from db.redaction import REDACTED
 
@@ -38,7 +39,9 @@ def admit(copy: Path, *, shown: Path, read_plan: PlanReader, now: dt.datetime) -
     """
     notes: dict[str, str] = {}
     with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        watch(connection)
         connection.execute("BEGIN")
+        _refuse_crossed(connection, shown)
         for run_id, text, sha256, origin in connection.execute(
             "SELECT id, plan, plan_sha256, origin FROM run"
         ).fetchall():
@@ -57,6 +60,26 @@ def admit(copy: Path, *, shown: Path, read_plan: PlanReader, now: dt.datetime) -
             )
         connection.execute("COMMIT")
     return notes
+
+
+# Columns that name a row of the same run.
+_OF_THE_SAME_RUN = (
+    ("trial", "arm_id", "arm"),
+    ("trial", "round_id", "round"),
+    ("divergence", "arm_id", "arm"),
+    ("pass_time", "arm_id", "arm"),
+)
+
+
+def _refuse_crossed(connection: sqlite3.Connection, shown: Path) -> None:
+    for table, column, parent in _OF_THE_SAME_RUN:
+        crossed = connection.execute(
+            f"SELECT t.id FROM {table} t JOIN {parent} p ON p.id = t.{column} WHERE p.run_id <> t.run_id LIMIT 1"
+        ).fetchone()
+        if crossed:
+            raise TransferError(
+                f"{shown}: {table} {crossed[0]}, column {column}: is of another run; export the run again"
+            )
 
 
 def _read(text: str, read_plan: PlanReader, where: str) -> Mapping[str, Any]:

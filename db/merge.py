@@ -27,7 +27,7 @@ from db.errors import SchemaError, TransferError, storage_errors
 from db.session import database_path, open_database
 from db.staging import staged
 from db.stamps import FLAG, drop_contradictions
-from db.tables import NATURAL_KEYS, columns, of_runs, run_tables, shared_references, shared_tables, unique_keys
+from db.tables import NATURAL_KEYS, columns, of_runs, owner, run_tables, shared_references, shared_tables, unique_keys
 
 _TAKEN = "SELECT id FROM temp.taken"
 # Made after a run, and made again: of two for one place the later stays. Rounds and trials have rules of their own.
@@ -89,7 +89,7 @@ def merge_staged(engine: Engine, copy: Path, *, shown: Path, read_plan: PlanRead
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("PRAGMA defer_foreign_keys=ON")
-            merging = _Merge(connection, told)
+            merging = _Merge(connection, shown, told)
             if dropped:
                 merging.notes.append(f"{dropped} generations: rates that their stamps contradict are left out ({FLAG})")
             done = merging.run()
@@ -108,10 +108,13 @@ class _Merge:
     """One merge: `other` is attached, and a transaction is open."""
 
     connection: sqlite3.Connection
+    shown: Path  # the file that messages are about
     told: Mapping[str, str]  # of a run that is new here, by its id
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> Merged:
+        self._refuse_other_owners()
+        self._remember_known()
         runs = self._choose_runs()
         for table in shared_tables():
             self._share(table)
@@ -136,6 +139,34 @@ class _Merge:
             trials_known=trials - new["trial"],
             notes=tuple(self.notes),
         )
+
+    # ---- whose rows ----
+
+    def _refuse_other_owners(self) -> None:
+        """An id is the same row wherever it is: one that belongs to something else there would join two runs' rows.
+
+        Raises:
+            SchemaError: there is one.
+        """
+        for table in run_tables()[1:]:
+            column, _ = owner(table)
+            crossed = self._rows(
+                f'SELECT o.id FROM other."{table.name}" o JOIN main."{table.name}" m ON m.id = o.id'
+                f' WHERE m."{column}" <> o."{column}" LIMIT 1'
+            )
+            if crossed:
+                raise SchemaError(
+                    f"{self.shown}: {table.name} {crossed[0][0]} belongs to another {column.removesuffix('_id')} here;"
+                    " nothing was changed"
+                )
+
+    def _remember_known(self) -> None:
+        """What is here already: nothing is added to a trial, a generation or an audit that we have."""
+        for name in sorted({owner(table)[1] for table in run_tables()[1:]} - {"run"}):
+            self.connection.execute(
+                f"CREATE TEMP TABLE known_{name} AS"
+                f' SELECT id FROM main."{name}" WHERE id IN (SELECT id FROM other."{name}")'
+            )
 
     # ---- which runs ----
 
@@ -298,6 +329,8 @@ class _Merge:
         names = columns(table)
         values = ", ".join(_value(table, name) for name in names)
         condition = of_runs(table, "other", _TAKEN)
+        if table.name != "run" and (parent := owner(table))[1] != "run":
+            condition += f' AND o."{parent[0]}" NOT IN (SELECT id FROM temp.known_{parent[1]})'
         free = [f'NOT EXISTS (SELECT 1 FROM main."{table.name}" m WHERE m.id = o.id)']
         if table.name in _REPLACED:
             free += [f'NOT EXISTS (SELECT 1 FROM main."{table.name}" m WHERE {same})' for same in _same_key(table)]
@@ -321,7 +354,8 @@ class _Merge:
             self.connection.executemany(f'DELETE FROM main."{table.name}" WHERE id = ?', older)
 
     def _drop_scratch(self) -> None:
-        for name in ("taken", *(f"map_{table.name}" for table in shared_tables())):
+        known = {f"known_{owner(table)[1]}" for table in run_tables()[1:]} - {"known_run"}
+        for name in ("taken", *known, *(f"map_{table.name}" for table in shared_tables())):
             self.connection.execute(f"DROP TABLE temp.{name}")
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:

@@ -288,6 +288,47 @@ def test_two_probes_of_one_place_leave_the_later(bench: Bench) -> None:
         assert connection.execute("SELECT id FROM divergence").fetchall() == [("run1-divergence2",)]
 
 
+def test_nothing_is_added_to_a_trial_that_is_here(bench: Bench) -> None:
+    run = RunState(number=1, trials=[TrialState(round=0)])
+    ours, theirs = (bench.build(Description(side=side, runs=[run])) for side in "ab")
+    before = contents(ours)
+    with closing(sqlite3.connect(theirs)) as connection:
+        connection.execute(
+            "INSERT INTO generation"
+            " (id, trial_id, position, prompt_id, workload, prompt_class, turn, started_at, flags)"
+            " SELECT 'another', trial_id, 1, prompt_id, workload, prompt_class, turn, started_at, flags FROM generation"
+        )
+        connection.commit()
+    bench.merge(ours, theirs)
+    assert contents(ours) == before
+
+
+def test_a_row_of_ours_is_not_claimed_by_another_run(bench: Bench) -> None:
+    ours, theirs = (
+        bench.build(Description(side=side, runs=[RunState(number=number, trials=[TrialState(round=0)])]))
+        for side, number in (("a", 1), ("b", 2))
+    )
+    with closing(sqlite3.connect(theirs)) as connection:
+        connection.executescript(
+            "UPDATE trial SET id = 'run1-round0-both-trial';"
+            "UPDATE generation SET trial_id = 'run1-round0-both-trial', id = 'another', position = 7;"
+        )
+    before = contents(ours)
+    with pytest.raises(SchemaError, match="trial run1-round0-both-trial belongs to another run here"):
+        bench.merge(ours, theirs)
+    assert contents(ours) == before
+
+
+def test_a_trial_of_another_runs_arm_is_refused(bench: Bench) -> None:
+    runs = [RunState(number=1), RunState(number=2, trials=[TrialState(round=0)])]
+    ours, theirs = bench.build(Description(side="a")), bench.build(Description(side="b", runs=runs))
+    with closing(sqlite3.connect(theirs)) as connection:
+        connection.execute("UPDATE trial SET arm_id = 'run1-arm'")
+        connection.commit()
+    with pytest.raises(TransferError, match="column arm_id: is of another run"):
+        bench.merge(ours, theirs)
+
+
 def test_runs_that_cannot_stand_beside_ours_are_left_out_and_told(bench: Bench) -> None:
     ours = bench.build(Description(side="a", runs=[RunState(number=1), RunState(number=2, source="file")]))
     theirs = bench.build(

@@ -1,0 +1,121 @@
+"""Other people's files at scale: `python benchmarks/hostile_files.py --files 10000`.
+
+Imports mutated exports of a small run, one after the other, into a database with a run of its own, and prints a table:
+how many were refused in one clear line, how many were taken, what went wrong, the longest command and the largest
+memory. What is taken is shown by every command, for a share of the files. The kinds of mutation:
+
+    columns   each column, each wrong type     json    one value inside a JSON column, the plan rehashed
+    numbers   a value of the column's type     rows    rows that are missing
+    database  bytes of the database            archive bytes of the file
+
+Exit code 1: a traceback, a line that is none, a command over 10 s of CPU, more than 500 MB, or an unsound database.
+"""
+
+import argparse
+import os
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from db.models import Base
+from db.tables import STAYS
+from tests.mutated import (
+    Desk,
+    Genuine,
+    change_json,
+    change_numbers,
+    drop_rows,
+    every_column,
+    flip,
+    make_genuine,
+    set_value,
+)
+
+LONGEST_S, MOST_BYTES = 10.0, 500_000_000
+_TABLES = [table for table in Base.metadata.sorted_tables if table.name not in STAYS]
+_JSON = [(table.name, str(each.name)) for table in _TABLES for each in table.columns if "JSON" in str(each.type)]
+_NUMBERS = [
+    (table.name, str(each.name))
+    for table in _TABLES
+    for each in table.columns
+    if any(word in str(each.type) for word in ("BIGINT", "DOUBLE", "BOOLEAN"))
+]
+Made = tuple[str, Callable[[], bytes]]
+
+
+def files(genuine: Genuine, scratch: Path, chance: random.Random) -> Iterator[Made]:
+    """(kind, the file's bytes), without end."""
+    whole = genuine.packed(genuine.content)
+    columns = list(every_column())
+    while True:
+        chance.shuffle(columns)
+        for place in columns:
+            yield "columns", lambda place=place: genuine.changed(set_value(*place), scratch)
+            for _ in range(2):
+                where = ("run", "plan") if chance.random() < 0.3 else chance.choice(_JSON)
+                yield "json", lambda where=where: genuine.changed(change_json(*where, chance), scratch)
+                yield "database", lambda: genuine.packed(flip(genuine.content, chance))
+            yield "numbers", lambda: genuine.changed(change_numbers(*chance.choice(_NUMBERS), chance), scratch)
+            yield "rows", lambda: genuine.changed(drop_rows(chance.choice(_TABLES).name, chance), scratch)
+            yield "archive", lambda: flip(whole, chance)
+
+
+def main() -> int:
+    asked = _arguments()
+    folder = Path(tempfile.mkdtemp(prefix="hostile-"))
+    os.environ["INTERLACE_DB"] = str(folder / "ours.db")
+    os.chdir(folder)
+    chance = random.Random(asked.seed)
+    genuine = make_genuine(folder)
+    desk = Desk(genuine, folder)
+    tried, taken, shown, problems = Counter[str](), Counter[str](), 0, []
+    slowest_s, ends_at = 0.0, time.monotonic() + asked.seconds
+    for kind, make in files(genuine, folder / "scratch.db", chance):
+        if sum(tried.values()) >= asked.files or time.monotonic() > ends_at:
+            break
+        packed = make()
+        thorough = chance.random() < asked.shown
+        found = desk.attempt(packed, thorough=thorough)
+        tried[kind] += 1
+        taken[kind] += found.taken
+        shown += found.taken and thorough
+        slowest_s = max(slowest_s, found.slowest_s)
+        if found.problems or found.slowest_s > LONGEST_S:
+            kept = folder / f"problem-{len(problems)}.interlace"
+            kept.write_bytes(packed)
+            problems.append(f"{kept} ({kind}, {found.slowest_s:.1f} s): {'; '.join(found.problems)}")
+            sys.stdout.write(f"{problems[-1]}\n")
+            sys.stdout.flush()
+    peak_bytes = _peak_bytes()
+    sys.stdout.write(f"{'kind':10}{'files':>8}{'refused':>9}{'taken':>7}\n")
+    for kind in (*tried, "all"):
+        files_of, taken_of = (sum(each.values()) if kind == "all" else each[kind] for each in (tried, taken))
+        sys.stdout.write(f"{kind:10}{files_of:8}{files_of - taken_of:9}{taken_of:7}\n")
+    sys.stdout.write(
+        f"shown by every command: {shown}; problems: {len(problems)}; longest command {slowest_s:.1f} s of CPU;"
+        f" largest memory {peak_bytes / 1e6:.0f} MB\n"
+    )
+    return 1 if problems or peak_bytes > MOST_BYTES else 0
+
+
+def _peak_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=3_600.0, help="stop after this time")
+    parser.add_argument("--shown", type=float, default=0.05, help="share of the files whose run every command shows")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
