@@ -13,6 +13,7 @@ from types import FrameType
 
 from db.errors import StorageError
 from db.escaping import shown_line
+from orchestrator.configuration.secrets import watch_references
 from orchestrator.errors import HeldError, IncompleteError, InputError, RefusedError
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
@@ -214,6 +215,7 @@ def crew_of(
         swap: whether one is loaded at a time; None: as planned.
     """
     plan = recorder.plan
+    watch_references(plan.arms)
     log_dir = log_folder(recorder.database, recorder.run_id)
     make_private_folder(log_dir)
     return Crew(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from db.redaction import REDACTED, literals
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
 from workers.files.private import tighten
@@ -98,14 +99,21 @@ def start_notes(readings: Sequence[Reading]) -> Iterator[str]:
 def describe_orphan(orphan: Orphan) -> str:
     """One line: who it is, whose it was, what it holds."""
     return (
-        f"process {orphan.pid} ({orphan.title}), arm {orphan.arm} of run {orphan.run_id},"
+        f"process {orphan.pid} ({hidden(orphan.title)}), arm {orphan.arm} of run {orphan.run_id},"
         f" held {_memory(orphan.memory_bytes)}"
     )
 
 
 def describe_suspect(suspect: Suspect) -> str:
     """One line: who it is, why it is suspected, what it holds."""
-    return f"process {suspect.pid} ({suspect.title}) {suspect.why}, holds {_memory(suspect.memory_bytes)}"
+    return f"process {suspect.pid} ({hidden(suspect.title)}) {suspect.why}, holds {_memory(suspect.memory_bytes)}"
+
+
+def hidden(title: str) -> str:
+    """A process's command line without the secrets in it, whoever's they are."""
+    for secret in literals(title):
+        title = title.replace(secret, REDACTED)
+    return title
 
 
 def _memory(held_bytes: int | None) -> str:

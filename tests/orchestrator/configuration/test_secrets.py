@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
+from db.session import open_database
 from orchestrator.configuration.compose import make_plan
 from orchestrator.configuration.overrides import COMMAND_LINE, parse
 from orchestrator.configuration.parts import Parts
 from orchestrator.configuration.secrets import refuse_literals
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm
+from orchestrator.running.execute import crew_of
+from orchestrator.running.making import create_run
+from orchestrator.running.preparation import find_weights
+from workers.host import read_host
+from workers.masking import KNOWN, mask
 
 ARMS = ["engine=simulated", "checkpoint=simulated", "workload=quick"]
 SERVER = ["engine=openai_http", "engine.model=m", "checkpoint=llama-3.2-1b-4bit", "workload=quick"]
@@ -224,3 +230,15 @@ def test_what_would_make_another_plan_each_time_is_refused_in_words(line: str) -
         resolved(line)
     assert "raised while" not in str(refusal.value)
     assert line.partition("=")[0].split(".")[0] in str(refusal.value)
+
+
+def test_what_a_stored_plan_refers_to_is_masked_wherever_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`resume` and `work` compose nothing: the plan's own references name its secrets."""
+    plan = make_plan([*ARMS, "engine.environment={FOO: '${oc.env:LAB_WORD}'}"]).plan
+    database = open_database(f"sqlite:///{tmp_path / 'x.db'}")
+    recorder = create_run(database, plan, host=read_host(), weights=find_weights(plan), log_root=tmp_path / "logs")
+    KNOWN.clear()
+    crew_of(recorder, {}, note=lambda text: None)
+    assert KEY not in mask(f"the server said word-{KEY}")

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
-from orchestrator.running.readiness import clear_leftovers, journal_beside, refuse_battery, start_notes
+from orchestrator.running.readiness import clear_leftovers, hidden, journal_beside, refuse_battery, start_notes
 from workers.journal import OWNER_MARK, Journal, describe
 from workers.orphans import Leftovers, Suspect
 from workers.telemetry import Reading
@@ -32,6 +32,11 @@ for place in range(0, len(held), 4096):
 print("ready", flush=True)
 time.sleep(600)
 """
+
+
+def test_a_strangers_command_line_is_shown_without_its_keys() -> None:
+    title = "vllm serve m --api-key SECRETSECRET --port 8000 http://u:SECRETSECRET@h"
+    assert hidden(title) == "vllm serve m --api-key <redacted> --port 8000 http://<redacted>@h"
 
 
 @pytest.fixture
