@@ -37,6 +37,7 @@ from workers.server_process import HOST, free_port, port_is_open
 from workers.stopwatch import Stopwatch
 
 TOKEN_S = 0.004
+START_S = 120.0
 WAIT_S = 0.15  # for signs; the presets' own waits are for programs that take longer
 PROMPT = "Write down what a linked list is, and how an element is removed from it."
 PROMPT_TOKENS = 21
@@ -333,11 +334,17 @@ class Stage:
 
 def launch(kind: str, port: int, log: Path) -> "subprocess.Popen[bytes]":
     log.write_text("started\n" * 50)
-    process = subprocess.Popen([sys.executable, __file__, "--serve", kind, str(port), str(log)])
-    deadline = time.monotonic() + 30
-    while not port_is_open(port) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return process
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        process = subprocess.Popen([sys.executable, __file__, "--serve", kind, str(port), str(log)])
+        while process.poll() is None and time.monotonic() < deadline:
+            if port_is_open(port):
+                return process
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        time.sleep(0.5)  # the port may be in use for a moment by a connection that is ending
+    raise SystemExit(f"the stand-in of {kind} does not start on port {port}")
 
 
 def size(luck: random.Random) -> int:
@@ -432,7 +439,7 @@ def trial(stage: Stage, act: Callable[[Stage], bool | None]) -> str:
     """What became of one generation."""
     try:
         found = act(stage)
-    except EngineError:
+    except (EngineError, OSError):
         return "refused"
     finally:
         stage.settle()
@@ -453,7 +460,10 @@ def run(presets: tuple[str, ...], generations: int, seed: int) -> tuple[Counter[
                     found = Counter(trial(stage, act) for _ in range(each))
                     (told if name == "honest" else admitted).update({name: found["engaged"], f"n {name}": each})
                     shown = [found[word] for word in ("engaged", "unknown", "not engaged", "refused")]
-                    print(f"{kind:14} {name:16} {each:4d} {shown[0]:8d} {shown[1]:8d} {shown[2]:12d} {shown[3]:8d}")
+                    print(
+                        f"{kind:14} {name:16} {each:4d} {shown[0]:8d} {shown[1]:8d} {shown[2]:12d} {shown[3]:8d}",
+                        flush=True,
+                    )
     return admitted, told
 
 

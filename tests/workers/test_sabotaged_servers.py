@@ -1,6 +1,8 @@
 """Attached servers that are shared, restarted, rotated and late: what never ran is never counted as engaged."""
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.workers import tiny_drafts
 from tests.workers.engine_contract import FIRST, converse
+from tests.workers.test_dflash_server import lent_package
 from workers.catalogue.signs import load
+from workers.engines.dflash_server import DflashServer
 from workers.engines.openai_http import OpenaiHttp
 
 GREEDY: dict[str, Any] = {"name": "greedy", "temperature": 0.0}
@@ -208,3 +213,46 @@ def test_counters_of_a_whole_server_are_ours_where_it_served_nobody_else(
     fake.metrics = counters(100, 1000, 10)
     found, _ = engaged(url, fake, "vllm", act=lambda: setattr(fake, "during", lambda: setattr(fake, "metrics", after)))
     assert found is expected
+
+
+@pytest.mark.slow
+def test_stand_ins_in_processes_of_their_own_admit_nothing_wrong_and_everything_honest() -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "sabotaged_servers.py"
+    presets = "llama_cpp_old,ollama,omlx_mtp,vllm"
+    command = [sys.executable, str(script), "--generations", "28", "--presets", presets]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+    assert "wrong: 0 of 28" in done.stdout
+    assert "honest: 4 of 4 counted" in done.stdout
+
+
+SECOND_CLIENT = """
+import json, sys, urllib.request
+url, text, tokens = sys.argv[1:]
+message = {"role": "user", "content": text}
+body = {"model": "default_model", "messages": [message], "max_tokens": int(tokens), "stream": True}
+request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+urllib.request.urlopen(request, timeout=60).read()
+"""
+
+
+@pytest.mark.slow
+def test_the_real_dflash_serve_with_a_second_client(tmp_path: Path) -> None:
+    """Ours are short enough for its plain fast path; the second client's speculate."""
+    target, draft = tiny_drafts.build_target(tmp_path / "target"), tiny_drafts.build_draft(tmp_path / "draft")
+    with lent_package(tmp_path) as python:
+        settings = {"server_python": python, "prefix_cache": False, "ready_s": 120.0, "fastpath_max_tokens": 16}
+        engine = DflashServer(settings=settings, checkpoint=target, draft=draft, sampling=GREEDY)
+        engine.load()
+        try:
+            (honest,) = converse(engine, FIRST, max_tokens=24)
+            assert honest.evidence.engaged is True
+            (alone,) = converse(engine, FIRST, max_tokens=12)
+            assert alone.evidence.engaged is False
+            url = f"{engine._connected().url}/v1/chat/completions"  # noqa: SLF001 - the test looks behind the engine
+            for _ in range(3):
+                with subprocess.Popen([sys.executable, "-c", SECOND_CLIENT, url, FIRST, "24"]) as other:
+                    while other.poll() is None:
+                        (ours,) = converse(engine, FIRST, max_tokens=12)
+                        assert ours.evidence.engaged is not True
+        finally:
+            engine.close()

@@ -260,7 +260,11 @@ def _doubts(bonds: Sequence[tuple[Trace, Bond]], window: Window) -> Iterator[str
 
 def _moved(window: Window) -> str:
     moved = ", ".join(f"{name} +{value}" for name, value in window.traffic.items())
-    return f"{moved} where ours are {window.usage.generated} tokens" if not window.busy else f"{window.busy} more ran"
+    return f"{window.busy} more ran when it began" if window.busy else f"{moved}, and ours is 1 of {_own_size(window)}"
+
+
+def _own_size(window: Window) -> str:
+    return "unknown size" if window.usage.generated is None else f"{window.usage.generated} tokens"
 
 
 def _why_unknown(traces: Sequence[Trace], bonds: Sequence[tuple[Trace, Bond]], window: Window) -> str:
