@@ -6,7 +6,8 @@ opposite directions, what holds them all has none. A verdict is the first of the
     not_engaged      a generation that requested a mechanism lacks the evidence that it ran, in either arm
     confounded       something besides the arms' declared settings differs within rounds
     underpowered     too few complete rounds to reach the level at all
-    no_difference    the interval lies inside the equivalence margin
+    no_difference    the interval lies inside the equivalence margin, a typical round does, and neither does the effect
+                     vary by prompt or over the run nor do the arms' slowest trials differ
     supported        the interval is clear of 1; neither the treatment's ratio lies in the A/A floor nor the floor's
                      ratio in the interval; and the difference stands out among all treatments of the run
     could_be_drift   none of these
@@ -15,6 +16,7 @@ The floor is the effect of the control's second entry against its first, with it
 like in this run. Runs whose order was not drawn at random are for `orchestrator.statistics.unrandomised`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,8 +25,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from orchestrator.effects import Effect, Series, effect_of
-from orchestrator.schedule import AA_LABEL
+from orchestrator.effects import Effect, Series, effect_of, typical_of
+from orchestrator.schedule import AA_LABEL, minimum_rounds
 from orchestrator.statistics.bounds import limited, worst_cases
 from orchestrator.statistics.carry_over import CarryOver, carry_over
 from orchestrator.statistics.comparability import Asked, Differences, DifferenceTable, EvidenceTable, Reason, Scope
@@ -47,7 +49,8 @@ from orchestrator.statistics.observations import (
 )
 from orchestrator.statistics.oddities import oddities
 from orchestrator.statistics.sequential import sequential_effect
-from orchestrator.statistics.verdicts import Case, decide
+from orchestrator.statistics.variation import Variation, unlike_tails, variation_of
+from orchestrator.statistics.verdicts import Case, decide, lies_inside
 
 __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", "Included", "Inference", "audit"]
 
@@ -95,6 +98,7 @@ class _Scoped:
     used: ScopeTrials
     series: Mapping[str, Series | None]  # each label against the control, AA_LABEL among them
     effects: Mapping[str, Effect | None]
+    variations: Mapping[str, Variation]  # of the treatments with rounds enough
     family: Mapping[str, float]
     lags: LagModel | None  # None: too few trials
 
@@ -317,8 +321,19 @@ def _scoped(usable: Usable, scope: Scope, run: _Run, *, main: bool = True) -> _S
     elif len(run.treatments) > 1:
         compared = {arm: one for arm in run.treatments if (one := series[arm]) is not None}
         family = step_down(compared, alpha=run.alpha, seed=run.seed)
-    lags = _lags(used, run) if main else None
-    return _Scoped(scope=scope, used=used, series=series, effects=effects, family=family, lags=lags)
+    return _Scoped(
+        scope=scope,
+        used=used,
+        series=series,
+        effects=effects,
+        variations={
+            arm: variation_of(one, alpha=run.alpha, margin=run.margin, seed=run.seed)
+            for arm in run.treatments
+            if (one := series[arm]) is not None and one.rounds >= minimum_rounds(run.alpha)
+        },
+        family=family,
+        lags=_lags(used, run) if main else None,
+    )
 
 
 def _lags(used: ScopeTrials, run: _Run) -> LagModel | None:
@@ -378,7 +393,9 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
         reasons = (Reason(code="too_few_rounds", text="no complete round yet"),)
     differences = _differences(run, one, treatment)
     unsaid = [reason for reason in differences.unknown if reason not in reasons]
-    notes = (*unsaid, *differences.harmless, *ran.notes, *control_ran.notes)
+    varied = one.variations.get(treatment)
+    reasons = _with_variation(reasons, varied)
+    notes = (*unsaid, *_missing_prompts(one, run, treatment), *differences.harmless, *ran.notes, *control_ran.notes)
     notes = (*notes, *_carry_over_note(run, reasons))
     if scope == ALL:
         notes = (
@@ -395,7 +412,7 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
         **asdict(scope),
         metric=run.metric,
         verdict=verdict,
-        direction=_direction(effect, run.metric) if effect and verdict == "supported" else None,
+        direction=_led(effect, varied, run.metric) if effect and verdict == "supported" else None,
         ratio=effect.ratio if effect else None,
         ci_low=_low(effect),
         ci_high=_high(effect),
@@ -409,7 +426,59 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
         engaged_share=ran.share,
         included=_included(run, included, treatment) if included else None,
         reasons=(*reasons, *notes),
+        typical=effect.typical if effect else None,
     )
+
+
+def _with_variation(reasons: tuple[Reason, ...], varied: Variation | None) -> tuple[Reason, ...]:
+    """An effect that varies is said first; what else one number leaves out comes last."""
+    if varied is None:
+        return reasons
+    codes = {reason.code for reason in varied.notes}
+    others = tuple(reason for reason in reasons if reason.code not in codes)
+    odd = () if varied.odd_rounds is None else (varied.odd_rounds,)
+    return (*varied.varies, *others, *odd)
+
+
+def _led(effect: Effect, varied: Variation | None, metric: str) -> str | None:
+    """Which way it goes; None where prompts go different ways."""
+    return None if varied is not None and varied.opposite else _direction(effect, metric)
+
+
+def _missing_prompts(one: _Scoped, run: _Run, treatment: str) -> tuple[Reason, ...]:
+    """Prompts of which the two arms have no round in common."""
+    series = one.series[treatment]
+    if one.used.cells is None or series is None or series.parts is None:
+        return ()
+    mine = np.isin(one.used.labels, [treatment, run.control])[one.used.cells.trial]
+    asked = dict.fromkeys(str(name) for name in one.used.cells.prompts[one.used.cells.cell[mine]])
+    gone = [name for name in asked if name not in series.parts.names]
+    if not gone:
+        return ()
+    text = f"{treatment}: no round has a value of both arms for {', '.join(gone)}: left out of this comparison"
+    return (Reason(code="prompts_left_out", text=text),)
+
+
+def _unlike(run: _Run, one: _Scoped, treatment: str) -> tuple[Reason, ...]:
+    """What forbids "no difference" where the mean shows none."""
+    series, varied, effect = one.series[treatment], one.variations.get(treatment), one.effects[treatment]
+    if series is None or varied is None or effect is None or not lies_inside(effect, run.margin):
+        return ()
+    tails = unlike_tails(
+        series,
+        alpha=run.alpha,
+        margin=run.margin,
+        seed=run.seed,
+        lower_is_faster=run.metric in LOWER_IS_FASTER,
+        arms=(treatment, run.control),
+    )
+    found = [*varied.notes, *(() if tails is None else (tails,))]
+    if not varied.inside and not found:
+        text = (
+            f"the mean is {math.exp(series.mean):.3f} and a typical round {math.exp(typical_of(series.contrasts)):.3f}"
+        )
+        found.append(Reason(code="outside_margin", text=f"{text}: not both lie inside the margin of {run.margin:.1%}"))
+    return tuple(found)
 
 
 def _drift_note(run: _Run) -> Reason:
@@ -443,6 +512,7 @@ def _case(run: _Run, one: _Scoped, treatment: str, *, included: _Scoped | None =
             *((marked,) if hidden and marked is not None else ()),
             *_limits(run, one, included, treatment),
         ),
+        unlike=_unlike(run, one, treatment),
     )
 
 

@@ -56,6 +56,20 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """A comparison prompt by prompt."""
+
+    names: tuple[str, ...]
+    contrasts: Floats  # (R, prompts) treatment less control, less drift; NaN where a round does not hold the prompt
+
+    @property
+    def means(self) -> Floats:
+        """Each prompt's effect, on the log scale; every prompt has a round."""
+        means: Floats = np.nanmean(self.contrasts, axis=0)
+        return means
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """One comparison, ready to be tested for any effect: one element a complete round."""
 
@@ -65,6 +79,8 @@ class Series:
     strata: Integers  # (R,) what each round was about, numbered from 0 without gaps; all 0 when all were about the same
     numbers: Integers  # (R,) the rounds' own numbers
     together: int = 1  # rounds whose labels were dealt as one: a square's
+    flat: Floats | None = None  # (2, R) the treatment's and the control's values less drift
+    parts: Parts | None = None  # None: what the rounds were about has no names
 
     @property
     def rounds(self) -> int:
@@ -182,18 +198,19 @@ def make_series(
     # Stable, so that a round's two values stay in time order.
     places = np.flatnonzero(arms <= 1)
     pairs = places[np.argsort(rounds[places], kind="stable")].reshape(-1, 2)
-    drift = _drift_within(y, pairs, rounds, arms, prompts)
-    sign = np.where(arms[pairs[:, 1]] == 1, 1.0, -1.0)
-    steps = y[pairs[:, 1]] - y[pairs[:, 0]]
+    flat = y[pairs] - _drift(y, pairs, rounds, arms, prompts)
+    treated = (arms[pairs] == 1).argmax(axis=1)[:, None]
+    flat, raw = (np.take_along_axis(each, np.hstack([treated, 1 - treated]), axis=1).T for each in (flat, y[pairs]))
     strata = np.zeros(len(pairs), dtype=np.intp)
     if prompts is not None:
         strata = np.unique(prompts[pairs[:, 0]], return_inverse=True)[1].astype(np.intp)
     return Series(
-        contrasts=sign * (steps - drift),
-        raw=sign * steps,
+        contrasts=flat[0] - flat[1],
+        raw=raw[0] - raw[1],
         weights=equal_weights(strata) if weights is None else weights / weights.sum(),
         strata=strata,
         numbers=rounds[pairs[:, 0]],
+        flat=flat,
     )
 
 
@@ -204,8 +221,8 @@ def equal_weights(strata: Integers) -> Floats:
     return weights
 
 
-def _drift_within(y: Floats, pairs: Integers, rounds: Integers, arms: Integers, prompts: Integers | None) -> Floats:
-    """The drift from each pair's earlier place to its later one, seen by the pairs' means and the other arms."""
+def _drift(y: Floats, pairs: Integers, rounds: Integers, arms: Integers, prompts: Integers | None) -> Floats:
+    """The drift at the pairs' places, seen by the pairs' means and the other arms, shape (R, 2)."""
     others = np.flatnonzero(arms > 1)
     single = np.full((len(others), 2), np.nan)
     single[:, 0] = others
@@ -215,9 +232,7 @@ def _drift_within(y: Floats, pairs: Integers, rounds: Integers, arms: Integers, 
         places=np.concatenate([single, pairs.astype(np.float64)]),
         levels=level_columns(np.maximum(arms, 1)[first], rounds[first], None if prompts is None else prompts[first]),
     )
-    drift = drift_at(seen, pairs.astype(np.float64).ravel()).reshape(-1, 2)
-    within: Floats = drift[:, 1] - drift[:, 0]
-    return within
+    return drift_at(seen, pairs.astype(np.float64).ravel()).reshape(-1, 2)
 
 
 def _check(frame: pd.DataFrame, treatment: str, control: str) -> None:

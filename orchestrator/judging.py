@@ -13,6 +13,7 @@ from db.history import other_evenings
 from db.session import open_existing
 from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
 from orchestrator.plan import Plan
+from orchestrator.revising import revisions
 from orchestrator.running.hosts import own_host_ids
 from orchestrator.schedule import rounds_together
 from orchestrator.statistics.claims import ArmFacts
@@ -125,12 +126,14 @@ class Judged:
 
     result: AuditResult
     composition: tuple[Table, Factorial] | None
+    revisions: tuple[str, ...] = ()  # where an earlier method decided otherwise, as `word: what`
 
 
 def judge_run(database: Database, plan: Plan, run_id: str) -> Judged:
     """Audit the stored trials of a run and store the judgement beside them."""
     frame = measured_trials(database, run_id)
-    judged = Judged(result=judge(frame, plan), composition=composition(frame, plan))
+    result = judge(frame, plan)
+    judged = Judged(result=result, composition=composition(frame, plan), revisions=revisions(database, run_id, result))
     compositions = None
     if judged.composition is not None:
         table, found = judged.composition

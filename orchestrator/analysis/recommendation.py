@@ -81,6 +81,9 @@ def _listed(found: Sequence[BetterFor]) -> str:
 
 def _sentence(whole: Comparison, found: Sequence[BetterFor]) -> str:
     pair = f"{whole.treatment} against {whole.control}"
+    if whole.varies is not None:
+        led = "" if whole.direction is None else f"; on the average {whole.treatment} is {whole.direction}"
+        return f"{pair}: {whole.varies.text}{led}."
     over_all = next((each for each in found if each.scope == "over all"), None)
     if over_all is not None:
         return f"{over_all.better} is {over_all.times:.2f}x as fast as {over_all.other}{_interval(over_all)}."

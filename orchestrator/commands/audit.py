@@ -48,7 +48,7 @@ def audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Se
         style=style,
         composition=judged.composition,
         found=found,
-        caveats=caveats(database, run_id),
+        caveats=(*caveats(database, run_id), *judged.revisions),
     )
     return _exit_code(judged.result, fail_on)
 

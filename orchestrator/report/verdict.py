@@ -56,6 +56,8 @@ def clause(one: Comparison) -> str:
     arm = in_a_headline(one.treatment)
     if one.split is not None:
         return f"{arm} is better for one thing and worse for another"
+    if (varies := one.varies) is not None:
+        return f"for {arm} {varies.text}"
     if one.verdict == "supported":
         return f"{arm} is {speed_words(one)}"
     return _CLAUSES[one.verdict][0].format(arm)
@@ -63,9 +65,9 @@ def clause(one: Comparison) -> str:
 
 def clauses(found: Sequence[Comparison]) -> list[str]:
     """What is found of some arms: those without a size that share a verdict are told together."""
-    told = [clause(one) for one in found if one.verdict == "supported" or one.split is not None]
+    told = [clause(one) for one in found if one.verdict == "supported" or one.split is not None or one.varies]
     for verdict, (_, plural) in _CLAUSES.items():
-        same = [one for one in found if one.verdict == verdict and one.split is None]
+        same = [one for one in found if one.verdict == verdict and one.split is None and not one.varies]
         if len(same) == 1:
             told.append(clause(same[0]))
         elif same:
@@ -105,6 +107,7 @@ def drift_words(drift: float, metric: str) -> str:
 def _counts(found: Sequence[Comparison]) -> Iterable[str]:
     for direction in ("faster", "slower"):
         arms = [one for one in found if one.verdict == "supported" and one.split is None and one.direction == direction]
+        arms = [one for one in arms if one.varies is None]
         if arms:
             extreme = (max if direction == "faster" else min)(arms, key=lambda one: speed_of(one) or 1.0)
             verb = "is" if len(arms) == 1 else "are"
@@ -113,8 +116,11 @@ def _counts(found: Sequence[Comparison]) -> Iterable[str]:
             yield f"{len(arms)} {verb} {direction} ({most})"
     if split := [one for one in found if one.split is not None]:
         yield f"{len(split)} better for one thing and worse for another"
+    if varying := [one for one in found if one.varies is not None and one.split is None]:
+        verb = "depends" if len(varying) == 1 else "depend"
+        yield f"{len(varying)} {verb} on the prompt or changed during the run"
     for verdict, (singular, plural) in _COUNTED.items():
-        if count := sum(one.verdict == verdict and one.split is None for one in found):
+        if count := sum(one.verdict == verdict and one.split is None and one.varies is None for one in found):
             yield f"{count} {singular if count == 1 else plural}"
 
 

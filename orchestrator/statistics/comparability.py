@@ -23,6 +23,7 @@ LENGTH_TOLERANCE = {"end_to_end_tps": 0.0, "decode_tps": 0.25}
 
 # A later turn's prompt holds the arm's own answers, so arms that answer otherwise have prompts of other lengths there.
 # What that explains is bounded in `_prompt_sizes`; what the bound leaves unexplained is the arms'.
+# A rate changes by the completion's length itself at most: an end-to-end rate of n tokens is n / (a + b n).
 EXPLAINED = 0.25  # of an effect: what lengths explain of it at most before it is no longer the arms'
 NEGLIGIBLE = 0.1  # of the margin: lengths that explain less than that never matter
 
@@ -293,6 +294,7 @@ def _unequal_counts(pairs: pd.DataFrame, column: str, name: str, tolerance: floa
         differ=differ,
         left=words(pairs[column]),
         right=words(pairs[f"{column}_control"]),
+        sizes=_log_ratio(left, right),
     )
 
 
@@ -300,7 +302,7 @@ def _unequal_prompts(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
     """First turns were asked the same: other lengths are other prompts. Of later ones see `_prompt_sizes`."""
     found = _unequal_counts(pairs, "prompt_tokens", "prompt token counts differ", 0.0)
     later = (pairs["turn"] > 0).fillna(value=False).to_numpy(dtype=bool)
-    yield replace(found, differ=found.differ & ~later)
+    yield replace(found, differ=found.differ & ~later, sizes=None)
     yield replace(found, differ=found.differ & later, sizes=np.where(found.differ, _prompt_sizes(pairs, metric), 0.0))
 
 

@@ -9,6 +9,8 @@ from orchestrator.statistics.comparability import Reason, Scope
 from orchestrator.statistics.observations import ArmSummary
 from orchestrator.statistics.verdicts import WORDS
 
+PROMPT, COURSE = "depends_on_prompt", "changes_over_run"
+VARIES = (PROMPT, COURSE)  # codes of the reasons why no single ratio is a headline
 SPLIT = "directions_disagree"  # code of the reason why a comparison names no winner
 
 
@@ -37,6 +39,7 @@ class Comparison:
     engaged_share: float | None  # of the treatment's generations that requested a mechanism
     included: "Included | None"  # what it would be with the first attempts, excluded trials too; None: nothing was lost
     reasons: tuple[Reason, ...]  # the deciding ones first
+    typical: float | None = None  # the ratio of a typical round, beside the mean
 
     @property
     def scope(self) -> Scope:
@@ -45,6 +48,11 @@ class Comparison:
     @property
     def over_all(self) -> bool:
         return self.scope == Scope()
+
+    @property
+    def varies(self) -> Reason | None:
+        """Why no single ratio sums it up: the effect depends on the prompt, or changed in the course of the run."""
+        return next((reason for reason in self.reasons if reason.code in VARIES), None)
 
     @property
     def split(self) -> Reason | None:
@@ -129,5 +137,11 @@ def _sentence(one: Comparison) -> str:
         return f"{one.treatment} against {one.control}: {split.text}."
     if one.ratio is None or one.ci_low is None or one.ci_high is None or one.verdict in ("not_engaged", "confounded"):
         return f"{head}; {'; '.join(reason.text for reason in one.reasons[:2])}."
+    if (varies := one.varies) is not None:
+        return f"{one.treatment} against {one.control}: {varies.text}; on the average {WORDS[one.verdict]}{_led(one)}."
     figure = f"{one.ratio:.3f}x ({one.ci_low:.3f} to {one.ci_high:.3f}) in {one.rounds} rounds"
-    return f"{head}{', ' + one.direction if one.direction else ''}, {figure}."
+    return f"{head}{_led(one)}, {figure}."
+
+
+def _led(one: Comparison) -> str:
+    return f", {one.direction}" if one.direction else ""

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from orchestrator.effects import Integers, Series, make_series
+from orchestrator.effects import Integers, Parts, Series, make_series
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.comparability import Asked, Scope, Words, words
 from orchestrator.statistics.inversion import Floats
@@ -77,6 +77,17 @@ class Cells:
             missing=tuple(dict.fromkeys(str(name) for name in self.prompts[present == 0])),
         )
 
+    def parts(self, shared: "SharedCells", series: Series) -> Parts:
+        """The comparison prompt by prompt, a prompt's turns averaged."""
+        names, prompt = np.unique(self.prompts.astype(str)[shared.cell], return_inverse=True)
+        row = np.searchsorted(series.numbers, shared.rounds)
+        place = row * len(names) + prompt
+        counts = np.bincount(place, minlength=series.rounds * len(names))
+        sums = np.bincount(place, weights=self.y[shared.first] - self.y[shared.second], minlength=len(counts))
+        contrasts = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+        contrasts = contrasts.reshape(series.rounds, len(names)) + (series.contrasts - series.raw)[:, None]
+        return Parts(names=tuple(str(name) for name in names), contrasts=contrasts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedCells:
@@ -107,7 +118,7 @@ class ScopeTrials:
         Where one of the two lacks a generation, neither's counts in that round. What other arms lack does not matter.
         """
         codes = np.where(self.labels == treatment, 1, np.where(self.labels == control, 0, -1))
-        y, weights = self.y, None
+        y, weights, shared = self.y, None, None
         in_both = np.intersect1d(self.rounds[codes == 1], self.rounds[codes == 0])
         if self.cells is not None and len(in_both):
             shared = self.cells.shared(np.flatnonzero(codes == 1), np.flatnonzero(codes == 0), self.rounds)
@@ -124,7 +135,8 @@ class ScopeTrials:
             prompts=None if self.prompts is None else self.prompts[keep],
             weights=weights,
         )
-        return replace(series, together=self.together)
+        parts = None if shared is None or self.cells is None else self.cells.parts(shared, series)
+        return replace(series, together=self.together, parts=parts)
 
     def _of_shared(self, shared: SharedCells, starts: Integers) -> tuple[Floats, Floats]:
         """The trials' values with the pair's own ones over their shared cells, and the rounds' weights."""

@@ -33,6 +33,7 @@ class Case:
     squares: int | None = None  # of a Williams design, in which arms are only exchanged over whole squares; else None
     doubts: tuple[Reason, ...] = ()  # against "supported"
     limits: tuple[Reason, ...] = ()  # against "supported" and against "no difference"
+    unlike: tuple[Reason, ...] = ()  # against "no difference": what differs although the mean does not
 
 
 def decide(case: Case) -> tuple[str, tuple[Reason, ...]]:
@@ -53,12 +54,20 @@ def decide(case: Case) -> tuple[str, tuple[Reason, ...]]:
 
 
 def _weigh(case: Case, effect: Effect) -> tuple[str, tuple[Reason, ...]]:
-    if effect.ci_low > 1 - case.margin and effect.ci_high < 1 / (1 - case.margin) and not case.limits:
+    inside = lies_inside(effect, case.margin)
+    if inside and case.unlike:
+        return "could_be_drift", (*case.unlike, *case.limits)
+    if inside and not case.limits:
         text = f"the interval {_span(effect)} lies inside the margin of {case.margin:.1%}"
         return "no_difference", (Reason(code="inside_margin", text=text),)
     if against := tuple(_doubts(case, effect)):
         return "could_be_drift", against
     return "supported", tuple(_supports(case, effect))
+
+
+def lies_inside(effect: Effect, margin: float) -> bool:
+    """Whether the whole interval makes no difference that matters."""
+    return effect.ci_low > 1 - margin and effect.ci_high < 1 / (1 - margin)
 
 
 def _doubts(case: Case, effect: Effect) -> Sequence[Reason]:

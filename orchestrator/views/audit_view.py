@@ -142,6 +142,8 @@ def sentence(one: "Comparison") -> str:
     pair = f"{one.treatment} against {one.control}"
     if one.split is not None:
         return f"{pair}: better for one thing and worse for another, so no overall winner"
+    if (varies := one.varies) is not None:
+        return f"{pair}: {varies.text}"
     if one.verdict == "supported" and one.ratio is not None:
         return f"{one.treatment} is {percent(one)} {one.direction} than {one.control}"
     if one.verdict == "no_difference":

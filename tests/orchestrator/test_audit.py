@@ -132,7 +132,7 @@ def test_engaged_and_useful_are_two_things(frame: pd.DataFrame) -> None:
         ("power_source", "battery", "power_source_differs"),
         ("engine_version", "0.1", "engine_version_differs"),
         ("prompt_tokens", 31, "prompt_tokens_differ"),
-        ("completion_tokens", 63, "completion_tokens_differ"),
+        ("completion_tokens", 20, "completion_tokens_differ"),
     ],
 )
 def test_each_difference_besides_the_settings_confounds(
@@ -439,3 +439,14 @@ def test_a_slow_prompt_that_one_arm_misses_in_some_rounds_makes_it_no_faster() -
     same = overall(judged(changed(frame, gone, end_to_end_tps=None)), "same")
     assert same.rounds == 20
     assert same.ratio == pytest.approx(1.0, abs=0.003)
+
+
+def test_a_token_less_in_one_answer_confounds_no_large_effect() -> None:
+    frame = FlatRun(effects={"plain": 1.0, "fast": 2.0, "same": 1.0}, seed=1).frame()
+    short = (frame["arm"] == "fast") & (frame["round"] == 3) & (frame["prompt_id"] == "c1")
+    fast = overall(judged(changed(frame, short, completion_tokens=63)), "fast")
+    assert fast.verdict == "supported"
+    harmless = next(reason for reason in fast.reasons if reason.code == "completion_tokens_differ")
+    assert "that explains a factor of 1.000 at most" in harmless.text
+    shorter = changed(frame, frame["arm"] == "fast", completion_tokens=40)
+    assert overall(judged(shorter), "fast").verdict == "confounded"

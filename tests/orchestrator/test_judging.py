@@ -122,3 +122,23 @@ def test_a_design_that_stops_early_looks_at_whole_passes_over_its_prompts() -> N
     assert first % 4 == 0
     assert decided_after(first + 3)
     assert not decided_after(3)
+
+
+def test_an_old_verdict_that_no_longer_holds_is_named_with_the_reason(finished: tuple[Database, Plan, str]) -> None:
+    database, planned, run_id = finished
+    first = judge_run(database, planned, run_id)
+    assert first.revisions == ()
+    with transaction(database) as session:
+        stored = session.scalars(select(models.Audit)).one()
+        stored.method_version = "4"
+    assert judge_run(database, planned, run_id).revisions == ()  # another method, the same decision
+    with transaction(database) as session:
+        for one in session.scalars(select(models.Comparison).where(models.Comparison.audit_id == stored.id)):
+            one.verdict, one.direction, one.ratio = "no_difference", None, 1.001
+    lines = judge_run(database, planned, run_id).revisions
+    changed = [one for one in first.result.comparisons if one.over_all and one.verdict != "no_difference"]
+    assert len([line for line in lines if "in parts of the run" not in line]) == len(changed) > 0
+    for one, line in zip(changed, lines, strict=False):
+        assert line.startswith(f"decided otherwise: {one.treatment} against {one.control}: method 4, on ")
+        assert "said no difference (1.001); method 5 says" in line
+        assert one.reasons[0].text in line
