@@ -227,10 +227,12 @@ def _drift(y: Floats, pairs: Integers, rounds: Integers, arms: Integers, prompts
     single = np.full((len(others), 2), np.nan)
     single[:, 0] = others
     first = np.concatenate([others, pairs[:, 0]])
+    owners = np.maximum(arms, 1)[first]
     seen = Seen(
+        arms=owners,
         values=np.concatenate([y[others], y[pairs].mean(axis=1)]),
         places=np.concatenate([single, pairs.astype(np.float64)]),
-        levels=level_columns(np.maximum(arms, 1)[first], rounds[first], None if prompts is None else prompts[first]),
+        levels=level_columns(owners, rounds[first], None if prompts is None else prompts[first]),
     )
     return drift_at(seen, pairs.astype(np.float64).ravel()).reshape(-1, 2)
 

@@ -11,17 +11,19 @@ where a local line with a jump fits many times better than without (Qiu 2005, ch
 linear regression (Fan and Gijbels 1996) with one robust reweighting (Cleveland 1979).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from orchestrator.statistics.inversion import Floats
-from orchestrator.statistics.levels import NORMAL_MAD, SMALL, LevelFit
+from orchestrator.statistics.levels import NORMAL_MAD, SMALL, Integers, LevelFit
 
 BANDWIDTH = 2.0  # trials; the standard deviation of the Gaussian weights
 WINDOW = 8  # values on each side that the local line sees
 RIDGE = 0.02  # of the squared bandwidth: a local constant where there is nothing to see a slope from
 OUTLIER = 3.0  # robust weights fall from there, in scales
+REWEIGHTINGS = 2
+LEAST_OWN_SCALE = 0.25  # of an arm, in scales of all
 
 JUMP_WINDOW = 4  # values on each side of a step
 JUMP_SIDE = 2  # whole values that a step needs on each side
@@ -37,6 +39,7 @@ class Seen:
     values: Floats  # (n,) log values
     places: Floats  # (n, m) the trials' places in time, NaN where there are fewer than m
     levels: Floats  # (n, q) indicators of levels, see `orchestrator.statistics.levels.level_columns`
+    arms: Integers  # (n,) whose each value is: an arm has a noise of its own, and noisy ones weigh less
 
     @property
     def centres(self) -> Floats:
@@ -51,7 +54,9 @@ class Seen:
 
     def in_time_order(self) -> "Seen":
         order = np.argsort(self.centres, kind="stable")
-        return Seen(values=self.values[order], places=self.places[order], levels=self.levels[order])
+        return Seen(
+            values=self.values[order], places=self.places[order], levels=self.levels[order], arms=self.arms[order]
+        )
 
 
 def drift_at(seen: Seen, places: Floats) -> Floats:
@@ -63,7 +68,7 @@ def drift_at(seen: Seen, places: Floats) -> Floats:
     jumps = _jumps(seen, seen.values - seen.levels @ coefficients)
     stepped = seen.values - sum((jump * _share_after(seen, where) for where, jump in jumps), np.zeros(len(seen.values)))
     if jumps:
-        seen = Seen(values=stepped, places=seen.places, levels=seen.levels)
+        seen = replace(seen, values=stepped)
         coefficients, slope = _levels(seen)
     rest = seen.values - seen.levels @ coefficients - slope * seen.centres
     drift = slope * places + _smooth(seen, rest, places)
@@ -161,11 +166,25 @@ def _smooth(seen: Seen, rest: Floats, places: Floats) -> Floats:
     """A local line through what is left, values that stand out from their neighbours weighing little."""
     centres, sizes = seen.centres, seen.sizes
     bandwidth = max(BANDWIDTH, float(centres[-1] - centres[0]) / (len(centres) - 1))
-    around = _local_line(centres, rest, sizes, centres, bandwidth, leave_out=True)
-    sticking_out = (rest - around) * np.sqrt(sizes)
-    scale = max(float(np.median(np.abs(sticking_out))) / NORMAL_MAD, SMALL)
-    trust = 1.0 / (1.0 + (sticking_out / (OUTLIER * scale)) ** 2) ** 2
-    return _local_line(centres, rest, sizes * trust, places, bandwidth)
+    weights = sizes
+    for _ in range(REWEIGHTINGS):
+        around = _local_line(centres, rest, weights, centres, bandwidth, leave_out=True)
+        sticking_out = (rest - around) * np.sqrt(sizes)
+        scale = _scale_of_arm(sticking_out, seen.arms)
+        trust = 1.0 / (1.0 + (sticking_out / (OUTLIER * scale)) ** 2) ** 2
+        weights = sizes * trust * (scale.min() / scale) ** 2
+    return _local_line(centres, rest, weights, places, bandwidth)
+
+
+def _scale_of_arm(residuals: Floats, arms: Integers) -> Floats:
+    """The scale of each value's arm; that of all is a floor for what few values show."""
+    sizes = np.abs(residuals)
+    scale = np.full(len(sizes), LEAST_OWN_SCALE * float(np.median(sizes)))
+    for arm in np.unique(arms):
+        own = arms == arm
+        scale[own] = np.maximum(scale[own], float(np.median(sizes[own])))
+    found: Floats = np.maximum(scale / NORMAL_MAD, SMALL)
+    return found
 
 
 def _local_line(

@@ -20,7 +20,7 @@ def test_a_noisy_arm_makes_few_errors_and_takes_no_power_from_a_quiet_one() -> N
     errors = [judged(simulate(Design(rounds=20, prompts=1, noise={"treatment": 0.05}), seed)) for seed in range(30)]
     assert sum(one.effect.p_value <= 0.05 for one in errors) <= 5
     design = Design(rounds=20, prompts=1, effects=[0.049], others=tuple(noisy), noise=noisy)
-    assert all(judged(simulate(design, seed), tuple(noisy)).verdict == "supported" for seed in range(10))
+    assert sum(judged(simulate(design, seed), tuple(noisy)).verdict == "supported" for seed in range(10)) >= 8
 
 
 def test_a_figure_outside_its_bound_fails_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,198 @@
+"""Attacks on the judge: settings chosen to make a verdict wrong. The table of docs/design/judge.md.
+
+    python benchmarks/attacks.py [RUNS]
+
+Each line: how often the test of the true mean effect errs (5 % wanted), how often the verdict is "supported" and "no
+difference". About five minutes for 100 runs.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.truth import ALPHA, CONTROL, NOISE, TREATMENT, Judged, judged
+from orchestrator.schedule import AA_LABEL, draw_rounds
+from orchestrator.statistics.comparability import Asked, Scope
+from orchestrator.statistics.drift import Floats
+from orchestrator.statistics.family import step_down
+from orchestrator.statistics.observations import ScopeTrials, Usable
+
+Random = np.random.Generator
+Order = npt.NDArray[np.object_]  # whose each trial is, shape (rounds, entries)
+# Of a run: log values of shape (rounds, entries, prompts of a round), given whose they are; and the true mean effect.
+Attack = Callable[[Random, Order], tuple[Floats, float]]
+THREE = (CONTROL, AA_LABEL, TREATMENT)
+
+
+def plain(rng: Random, order: Order, prompts: int = 1) -> Floats:
+    """Noise and a linear drift of -20 %."""
+    level = np.log1p(-0.2 * np.arange(order.size) / order.size).reshape(order.shape)
+    return level[:, :, None] + NOISE * rng.standard_t(4, size=(*order.shape, prompts))
+
+
+def of(order: Order, label: str) -> Floats:
+    found: Floats = (order == label).astype(np.float64)[:, :, None]
+    return found
+
+
+def stalling_third(rng: Random, order: Order) -> tuple[Floats, float]:
+    """A third arm stalls in a fifth of its trials and would bend the trend."""
+    stalled = of(order, "other") * (rng.random((*order.shape, 1)) < 0.2)
+    return plain(rng, order) + stalled * math.log(0.5), 0.0
+
+
+def skewed(rng: Random, order: Order) -> tuple[Floats, float]:
+    """The treatment's noise is exponential, towards slow; the control's is normal."""
+    slow = -0.03 * rng.exponential(size=(*order.shape, 1))
+    return plain(rng, order) + of(order, TREATMENT) * slow, -0.03
+
+
+def stalls_of_both(rng: Random, order: Order) -> tuple[Floats, float]:
+    """A tenth of all trials stalls, whatever the arm."""
+    return plain(rng, order) + math.log(0.5) * (rng.random((*order.shape, 1)) < 0.1), 0.0
+
+
+def every_round_alike(rng: Random, order: Order) -> tuple[Floats, float]:
+    """A sawtooth with the period of a round: each later place is 5 % slower."""
+    return plain(rng, order) - 0.05 * np.arange(order.shape[1])[None, :, None], 0.0
+
+
+def resonance(rng: Random, order: Order) -> tuple[Floats, float]:
+    """A wave of 5 % whose period is 1.5 rounds."""
+    wave = 0.05 * np.sin(2 * math.pi * np.arange(order.size) / (1.5 * order.shape[1]))
+    return plain(rng, order) + wave.reshape(*order.shape, 1), 0.0
+
+
+def autocorrelated(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Noise with an autocorrelation of 0.8 from trial to trial."""
+    values = rng.standard_normal(order.size) * 0.02
+    for place in range(1, order.size):
+        values[place] += 0.8 * values[place - 1]
+    return values.reshape(*order.shape, 1), 0.0
+
+
+def quantised(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Values rounded to steps of 5 %, a true effect of 3 %."""
+    y = plain(rng, order) + 0.03 * of(order, TREATMENT)
+    return np.round(y / 0.05) * 0.05, 0.03
+
+
+def one_absurd_value(rng: Random, order: Order) -> tuple[Floats, float]:
+    """One of the treatment's values is a thousand times too large."""
+    y = plain(rng, order)
+    round_ = int(rng.integers(order.shape[0]))
+    y[round_, order[round_] == TREATMENT, 0] += math.log(1000.0)
+    return y, 0.0
+
+
+def random_effects(rng: Random, order: Order) -> tuple[Floats, float]:
+    """The effect is another one in each round: 0 on the average, with a standard deviation of 5 %."""
+    return plain(rng, order) + of(order, TREATMENT) * 0.05 * rng.standard_normal((order.shape[0], 1, 1)), 0.0
+
+
+def turning(rng: Random, order: Order) -> tuple[Floats, float]:
+    """10 % faster in the first half of the rounds, 10 % slower in the second."""
+    side = np.where(np.arange(order.shape[0]) < order.shape[0] / 2, 0.1, -0.1)[:, None, None]
+    return plain(rng, order) + of(order, TREATMENT) * side, 0.0
+
+
+def heavy(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Noise with 1.5 degrees of freedom, which has no variance."""
+    return 0.01 * rng.standard_t(1.5, size=(*order.shape, 1)), 0.0
+
+
+def unequal_prompts(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Five prompts of which one is ten times as noisy as the others."""
+    noise = 0.1 * rng.standard_t(4, size=order.shape)
+    y = plain(rng, order, 5)
+    y[:, :, 0] += noise
+    return y, 0.0
+
+
+def timeouts(rng: Random, order: Order) -> tuple[Floats, float]:
+    """The treatment lacks half of its values of the prompt at which it is twice as fast."""
+    y = plain(rng, order, 5) + 0.4 * np.arange(5)[None, None, :]
+    y[:, :, 4] += of(order, TREATMENT)[:, :, 0] * math.log(2.0)
+    lost = (order == TREATMENT) & (rng.random(order.shape) < 0.5)
+    y[:, :, 4][lost] = np.nan
+    return y, math.log(2.0) / 5
+
+
+ATTACKS: dict[str, tuple[Attack, tuple[str, ...], Sequence[int]]] = {
+    "a third arm stalls in 20 %": (stalling_third, (*THREE, "other"), (8, 20)),
+    "exponential slow-downs of one arm, mean -3 %": (skewed, THREE, (8, 40)),
+    "10 % stalls of every arm": (stalls_of_both, THREE, (8, 40)),
+    "sawtooth with the period of a round": (every_round_alike, THREE, (8, 20)),
+    "wave of 1.5 rounds": (resonance, THREE, (8, 20)),
+    "autocorrelation 0.8 from trial to trial": (autocorrelated, THREE, (8, 20)),
+    "values in steps of 5 %, effect 3 %": (quantised, THREE, (20,)),
+    "one value a thousand times too large": (one_absurd_value, THREE, (20,)),
+    "effect varies by round, SD 5 %": (random_effects, THREE, (8, 40)),
+    "+10 %, then -10 %": (turning, THREE, (20,)),
+    "noise without variance": (heavy, THREE, (8, 20)),
+    "one prompt ten times as noisy": (unequal_prompts, THREE, (20,)),
+    "half of the best prompt's values missing": (timeouts, THREE, (20,)),
+}
+
+
+def run(attack: Attack, labels: Sequence[str], rounds: int, seed: int) -> tuple[ScopeTrials, float]:
+    """One run as the audit reads it, and the true mean effect."""
+    rng = np.random.default_rng(seed)
+    order = np.array(draw_rounds(list(labels), rounds, seed), dtype=object)
+    y, truth = attack(rng, order)
+    known = ~np.isnan(y)
+    place, _, prompt = np.indices(y.shape)
+    names = np.array([f"prompt {number + 1}" for number in range(y.shape[2])], dtype=object)[prompt][known]
+    none = np.full(len(names), None, dtype=object)
+    usable = Usable(
+        y=y[known],
+        rounds=place[known],
+        labels=np.broadcast_to(order[:, :, None], y.shape)[known],
+        prompt_id=names,
+        asked=Asked(workload=none, prompt_class=none, turn=np.zeros(len(names), dtype=object)),
+    )
+    return usable.trials(Scope()), truth
+
+
+def share(found: Sequence[Judged], wanted: Callable[[Judged], bool]) -> str:
+    return f"{np.mean([wanted(one) for one in found]):.2f}"
+
+
+def line(name: str, rounds: int, found: Sequence[tuple[Judged, float]]) -> str:
+    """The attack's figures."""
+    missed = np.mean([not one.covers(truth) for one, truth in found])
+    judgements = [one for one, _ in found]
+    verdicts = [share(judgements, partial(_has, verdict)) for verdict in ("supported", "no_difference")]
+    return f"| {name} | {rounds} | {missed:.2f} | {' | '.join(verdicts)} |"
+
+
+def _has(verdict: str, one: Judged) -> bool:
+    return one.verdict == verdict
+
+
+def crowd(runs: int) -> str:
+    """Sixty equal arms at six rounds: any supported?"""
+    labels = [CONTROL, *(f"arm {number}" for number in range(60))]
+    found = []
+    for seed in range(runs):
+        used, _ = run(lambda rng, order: (plain(rng, order), 0.0), labels, 6, seed)
+        pairs = {name: pair for name in labels[1:] if (pair := used.pair(name, CONTROL)) is not None}
+        found.append(min(step_down(pairs, alpha=ALPHA, seed=0).values()) <= ALPHA)
+    return f"| sixty equal arms, any found in the family | 6 | {np.mean(found):.2f} | | |"
+
+
+if __name__ == "__main__":
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    print("| attack | rounds | interval misses the mean | supported | no difference |\n|---|---|---|---|---|")
+    for title, (attack, entries, sizes) in ATTACKS.items():
+        for size in sizes:
+            settled = []
+            for number in range(count):
+                trials, true_effect = run(attack, entries, size, number)
+                settled.append((judged(trials), true_effect))
+            print(line(title, size, settled), flush=True)
+    print(crowd(max(count // 4, 1)))
