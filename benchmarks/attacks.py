@@ -51,6 +51,12 @@ def skewed(rng: Random, order: Order) -> tuple[Floats, float]:
     return plain(rng, order) + of(order, TREATMENT) * slow, -0.03
 
 
+def stalls_at_random(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Each of the treatment's trials runs at half speed with a chance of a tenth."""
+    stalled = of(order, TREATMENT) * (rng.random((*order.shape, 1)) < 0.1)
+    return plain(rng, order) + stalled * math.log(0.5), 0.1 * math.log(0.5)
+
+
 def stalls_of_both(rng: Random, order: Order) -> tuple[Floats, float]:
     """A tenth of all trials stalls, whatever the arm."""
     return plain(rng, order) + math.log(0.5) * (rng.random((*order.shape, 1)) < 0.1), 0.0
@@ -125,6 +131,7 @@ def timeouts(rng: Random, order: Order) -> tuple[Floats, float]:
 ATTACKS: dict[str, tuple[Attack, tuple[str, ...], Sequence[int]]] = {
     "a third arm stalls in 20 %": (stalling_third, (*THREE, "other"), (8, 20)),
     "exponential slow-downs of one arm, mean -3 %": (skewed, THREE, (8, 40)),
+    "10 % stalls of one arm, at random": (stalls_at_random, THREE, (8, 40)),
     "10 % stalls of every arm": (stalls_of_both, THREE, (8, 40)),
     "sawtooth with the period of a round": (every_round_alike, THREE, (8, 20)),
     "wave of 1.5 rounds": (resonance, THREE, (8, 20)),

@@ -29,6 +29,7 @@ from orchestrator.statistics.variation import unlike_tails, variation_of
 from orchestrator.statistics.verdicts import Case, decide, lies_inside
 
 ALPHA, MARGIN, NOISE = 0.05, 0.02, 0.01
+TESTS = 4  # times as many runs where only the test is asked for, not the verdict
 CONTROL, TREATMENT = "control", "treatment"
 
 
@@ -199,7 +200,7 @@ def noise(runs: int) -> Iterator[Figure]:
         for factor in (1, 5, 10):
             for noisy in (CONTROL, TREATMENT):
                 design = Design(rounds=rounds, prompts=1, noise={noisy: factor * NOISE})
-                pairs = (simulate(design, seed).pair(TREATMENT, CONTROL) for seed in range(runs))
+                pairs = (simulate(design, seed).pair(TREATMENT, CONTROL) for seed in range(TESTS * runs))
                 found = [p_values(pair, zero, exchanges(rounds, 0))[0] <= ALPHA for pair in pairs if pair is not None]
                 case = f"{rounds} rounds, noise of the {noisy} x {factor}"
                 yield Figure(check="noise", case=case, measured="errors", value=float(np.mean(found)), most=0.07)

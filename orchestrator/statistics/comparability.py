@@ -286,7 +286,7 @@ def _unknown_mlx(pairs: pd.DataFrame) -> Iterable[_Check]:
 
 
 def _unequal_counts(pairs: pd.DataFrame, column: str, name: str, tolerance: float) -> _Check:
-    left, right = (pairs[key].astype("float64").to_numpy() for key in (column, f"{column}_control"))
+    left, right = _both(pairs, column)
     differ = np.abs(left - right) > tolerance * np.maximum(left, right)
     return _Check(
         code=f"{column}_differ",
