@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.effects import Exchanged, Integers, Series, exchanges, typical_of
+from orchestrator.effects import Exchanged, Integers, Series, exchanges_of, typical_of
 from orchestrator.statistics.comparability import Reason
 from orchestrator.statistics.findings import COURSE, PROMPT
 from orchestrator.statistics.inversion import Floats
@@ -45,7 +45,7 @@ class Variation:
 def variation_of(series: Series, *, alpha: float, margin: float, seed: int) -> Variation:
     """Whether the effect varies, and what makes its mean differ from a typical round."""
     bound = -math.log1p(-margin)
-    signs = exchanges(series.rounds, seed)[:DEALS]
+    signs = exchanges_of(series, seed)[:DEALS]
     tests = Exchanged.of(series, signs, studentised=True)
     error = tests.standard_error(series.mean)
     common = series.mean + error * np.linspace(-REACH, REACH, COMMON_EFFECTS)
@@ -206,7 +206,7 @@ def _slow_end(
     observed = float(ends[0] - ends[1])
     if abs(observed) <= bound:
         return None
-    exchanged = _of_rounds(exchanges(series.rounds, seed)[:DEALS], series.rounds) < 0
+    exchanged = _of_rounds(exchanges_of(series, seed)[:DEALS], series.rounds) < 0
     first, second = np.where(exchanged, values[1], values[0]), np.where(exchanged, values[0], values[1])
     sizes = np.abs(np.quantile(first, TAIL, axis=1) - np.quantile(second, TAIL, axis=1))
     p = float(np.mean(sizes >= sizes[0] - SMALL))
