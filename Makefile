@@ -1,7 +1,9 @@
 # Two commands matter: `make quickstart` runs the main job, `make test` passes the tests. Each does all the set-up
 # itself, with uv if it is there and with pip otherwise, and is safe to repeat.
 
-VENV := .venv
+# Without a dot: macOS hides folders with one in ~/Documents and ~/Desktop, and Python skips hidden .pth files, which an
+# editable install needs.
+VENV := venv
 BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
@@ -15,18 +17,18 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CREATE := $(PYTHON) -m venv
 endif
 
-.PHONY: help quickstart setup test test-fast check lint format types migrations verify-quickstart gallery lock clean
+.PHONY: help quickstart setup test test-fast test-nightly check lint format types migrations verify-quickstart gallery lock clean
 
 help:
 	@echo "make quickstart  a real model, three arms, interleaved, stored, audited (a few minutes)"
-	@echo "make test        all tests            make test-fast  without the slow ones"
+	@echo "make test        the tests            make test-fast  those of the inner loop, under a minute"
 	@echo "make check       what CI runs         make format     let ruff rewrite"
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "interlace needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python"; exit 2; }
+		|| { echo "interlace needs Python 3.11 or newer: install it, or run make PYTHON=/path/to/python"; exit 2; }
 ifdef UV
 	$(CREATE) $(PYTHON) $(VENV)
 else
@@ -62,7 +64,7 @@ gallery: $(VENV)/.dev
 
 # ---- checks: the same here, in pre-commit and in CI -----------------------------------------------------------------
 
-check: lint types migrations test verify-quickstart
+check: lint types migrations test test-nightly verify-quickstart
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -76,11 +78,17 @@ migrations: $(VENV)/.dev
 
 # Two processes, one for each core that the project counts on; a file's tests stay together, in the files' order: else the
 # files with few tests would come last, and the longest test, which is one, would run alone at the end.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not nightly"
 
 test-fast: $(VENV)/.dev
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -q -m "not slow and not nightly"
+
+# Kills, long simulations, real models at length: CI runs them, and whoever changes what they guard.
+test-nightly: $(VENV)/.dev
+	$(PYTEST) -m nightly
 
 verify-quickstart: $(VENV)/.dev
 	.ci/verify-quickstart

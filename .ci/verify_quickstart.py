@@ -52,7 +52,7 @@ CHECKS = {
 def ask(sql: str) -> int:
     """The one number that a query gives."""
     done = subprocess.run(
-        [".venv/bin/interlace", "query", sql, "--format", "json"], check=True, capture_output=True, text=True
+        ["venv/bin/interlace", "query", sql, "--format", "json"], check=True, capture_output=True, text=True
     )
     (row,) = json.loads(done.stdout)
     (value,) = row.values()
