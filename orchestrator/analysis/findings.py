@@ -172,6 +172,7 @@ class WidthCurve:
     at_edge: bool  # the best is the widest that could be judged: a wider one may be better
     best_measured: int | None  # of the widths that ran, by the measured ratio
     source: str  # of the costs
+    refused: str | None = None  # why no width is predicted: an arm contradicts the replay. Points are those that ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

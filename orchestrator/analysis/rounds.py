@@ -112,15 +112,6 @@ def plain_seconds(answers: Iterable[Answer]) -> Floats:
     return found
 
 
-def expected_accept_length(chances: Sequence[float], width: int) -> float | None:
-    """Tokens committed per round of `width` (Leviathan et al. 2023, for chances measured instead of modelled).
-
-    1 for the target's own token, and for each proposal the chance that it and all before it are accepted. None when
-    nobody ever tried so many.
-    """
-    return 1.0 + sum(chances[: width - 1]) if width - 1 <= len(chances) else None
-
-
 def _rounds(answer: Answer) -> Floats | None:
     """Rows of drafted, accepted, committed, seconds."""
     if not answer.steps or not answer.stamps_us:

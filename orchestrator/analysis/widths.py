@@ -1,14 +1,18 @@
 """Which verify width would be the best? Expected gain and cost by width, for arms that differ in nothing else. Pure.
 
-Not all rounds depend on the width: a lookup that finds nothing decodes one token plainly, and a long copy may go beyond
-the width that was set. Both come with the same chance at any width, and stay as they are. With f the share of the other
-rounds, and means over the fixed ones:
+The gain is what rounds of a width commit along the text of the widest arm that ran (`replay`). Some rounds are the same
+at any width: plain steps where a lookup finds nothing, and copies longer than the width that was set. With f(w) the
+share of the other rounds in the replay, and the mean cost of the fixed ones:
 
-    gain(w)   f x (1 + sum over i < w of the chance that proposals 1..i are all accepted) + (1 - f) x tokens of fixed
-    cost(w)   f x (verify(w) + draft(w)) + (1 - f) x cost of fixed
+    gain(w)   tokens of the text / rounds of the replay
+    cost(w)   f(w) x (verify(w) + draft(w)) + (1 - f(w)) x cost of fixed
     verify    T(w) / T(1) of the target, on straight lines between the timed widths
     draft     so much a proposal for an engine that drafts token by token, one share for one that drafts a block at once
     w = 1     plain decoding: gain 1, cost 1
+
+The replay takes a draft as right or wrong at a token, wherever the round started. Arms of other widths put that to the
+test: where one of them committed another number of tokens per round than its replay, the prediction is refused, and the
+curve holds the widths that ran, with what they measured.
 
 Where wider rounds ran than passes were timed, or the passes do not fit the rounds, verify + draft is the cost of whole
 rounds between the widths that ran. Nothing is extrapolated: a width is judged when so many tokens were ever proposed,
@@ -23,7 +27,8 @@ import numpy as np
 
 from orchestrator.analysis.findings import Figure, Interval, VerifyCost, WidthCurve, WidthPoint
 from orchestrator.analysis.records import Answer, ArmRecord, unknown
-from orchestrator.analysis.rounds import Mask, Rounds, expected_accept_length
+from orchestrator.analysis.replay import Text, is_free
+from orchestrator.analysis.rounds import Rounds
 from orchestrator.analysis.verification import (
     NO_DRAFTING_MODEL,
     PASSES_PER_TOKEN,
@@ -34,6 +39,8 @@ from orchestrator.analysis.verification import (
     relative_to_one,
 )
 
+AGREEMENT = 0.05  # of a replay with the accept length of an arm that ran the width: relative
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
@@ -41,21 +48,27 @@ class Member:
 
     arm: ArmRecord
     cost: VerifyCost
-    rounds: Rounds
+    answers: tuple[Rounds, ...]  # of each answer
+
+    @property
+    def width(self) -> int:
+        """Families hold arms of a known width only."""
+        return self.arm.width or 0
+
+    @property
+    def rounds(self) -> Rounds:
+        """Of all answers."""
+        return Rounds.joined(self.answers)
 
     @property
     def free(self) -> Rounds:
         """The rounds whose width is the arm's to set."""
-        return self.rounds.only(self._is_free)
+        return self.rounds.only(is_free(self.rounds, self.width))
 
     @property
     def fixed(self) -> Rounds:
         """Those that nothing was found for, and copies beyond the width."""
-        return self.rounds.only(~self._is_free)
-
-    @property
-    def _is_free(self) -> Mask:
-        return (self.rounds.drafted > 0) & (self.rounds.drafted < (self.arm.width or 0))
+        return self.rounds.only(~is_free(self.rounds, self.width))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +81,15 @@ class Cost:
     interpolated: bool
 
 
-CostOf = Callable[[int], Cost | None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """Of a width."""
+
+    tokens: float  # per round, over all rounds
+    share: float  # of rounds that the width applies to
+
+
+CostOf = Callable[[int, float], Cost | None]  # by width and by the share of rounds that it applies to
 
 
 def width_curves(
@@ -90,7 +111,7 @@ def width_curves(
     for family in families.values():
         for scope in scopes:
             members = [
-                Member(arm=arm, cost=by_arm[arm.name, scope], rounds=_rounds(arm, answers, scope))
+                Member(arm=arm, cost=by_arm[arm.name, scope], answers=_rounds(arm, answers, scope))
                 for arm in family
                 if (arm.name, scope) in by_arm
             ]
@@ -99,30 +120,33 @@ def width_curves(
     return tuple(found)
 
 
-def _rounds(arm: ArmRecord, answers: Sequence[Answer], scope: str | None) -> Rounds:
-    return Rounds.of(
-        answer
+def _rounds(arm: ArmRecord, answers: Sequence[Answer], scope: str | None) -> tuple[Rounds, ...]:
+    each = (
+        Rounds.of([answer])
         for answer in answers
         if answer.measured and answer.arm == arm.name and scope in (None, answer.prompt_class)
     )
+    return tuple(rounds for rounds in each if len(rounds))
 
 
 def _curve(members: Sequence[Member], passes: Passes, measured: Mapping[str, Interval]) -> WidthCurve | None:
-    free, fixed = Rounds.joined(each.free for each in members), Rounds.joined(each.fixed for each in members)
-    if not len(free):
+    widest = max((each for each in members if len(each.free)), key=lambda each: each.width, default=None)
+    text = None if widest is None else Text.of(widest.answers, width=widest.width)
+    if widest is None or text is None:
         return None
-    cost_of, widest, source = _costs(members, passes, free, fixed)
-    chances, share = free.chances(), len(free) / (len(free) + len(fixed))
-    by_width = {each.arm.width: (each.arm.name, each.cost) for each in members}
+    refused = _disagreement(widest, text, members)
+    gains = _replayed(widest, text) if refused is None else _as_they_ran(members)
+    cost_of, source = _costs(members, passes)
+    by_width = {each.width: (each.arm.name, each.cost) for each in members}
     points = [
-        _point(width, gain, cost, by_width.get(width), measured)
-        for width in range(1, min(widest, len(chances) + 1) + 1)
-        if (gain := _gain(chances, width, fixed.accept_length, share)) is not None
-        and (cost := cost_of(width)) is not None
+        _point(width, gain.tokens, cost, by_width.get(width), measured)
+        for width, gain in sorted(gains.items())
+        if (cost := cost_of(width, gain.share)) is not None
     ]
     if len(points) < 2:
         return None
     best = best_width({point.width: point.predicted for point in points})
+    named = refused is None and len(points) > 2
     first = members[0]
     ran = {point.width: point.measured.ratio for point in points if point.measured is not None}
     return WidthCurve(
@@ -132,17 +156,47 @@ def _curve(members: Sequence[Member], passes: Passes, measured: Mapping[str, Int
         draft=first.arm.draft,
         prompt_class=first.cost.prompt_class,
         points=tuple(points),
-        best=Figure(value=float(best), source=source) if len(points) > 2 else unknown(_why_no_best(members)),
-        at_edge=len(points) > 2 and best == points[-1].width,
+        best=Figure(value=float(best), source=source) if named else unknown(refused or _why_no_best(members)),
+        at_edge=named and best == points[-1].width,
         best_measured=best_width(ran | {1: 1.0}) if ran else None,
         source=source,
+        refused=refused,
     )
 
 
-def _gain(chances: Sequence[float], width: int, fixed: float | None, share: float) -> float | None:
-    """Tokens that a round commits, over all rounds; of plain decoding one."""
-    gain = expected_accept_length(chances, width)
-    return gain if gain is None or width == 1 else _mixed(gain, fixed, share)
+def _disagreement(widest: Member, text: Text, members: Sequence[Member]) -> str | None:
+    """Why the replay does not hold; None: no arm of another width contradicts it.
+
+    Compared with answers that end where they end, as those of the other arms do.
+    """
+    for other in members:
+        ran = other.rounds.accept_length
+        if other.width >= widest.width or ran is None:
+            continue
+        replayed = text.walked(other.width, to_the_end=True).accept_length
+        if abs(replayed / ran - 1) > AGREEMENT:
+            return (
+                f"the rounds of {widest.arm.name}, replayed at width {other.width}, commit {replayed:.2f} tokens each,"
+                f" but {other.arm.name} committed {ran:.2f}: more than {AGREEMENT:.0%} apart"
+            )
+    return None
+
+
+def _replayed(widest: Member, text: Text) -> dict[int, Gain]:
+    """Of every width up to the most tokens that the arm checked at once; plain decoding commits one."""
+    walks = {
+        width: text.walked(width, to_the_end=False) for width in range(2, int(widest.free.drafted.max(initial=0)) + 2)
+    }
+    return {1: _ONE} | {width: Gain(tokens=walk.accept_length, share=walk.share) for width, walk in walks.items()}
+
+
+def _as_they_ran(members: Sequence[Member]) -> dict[int, Gain]:
+    """Of the widths that ran, what their arms measured."""
+    return {1: _ONE} | {
+        each.width: Gain(tokens=length, share=len(each.free) / len(each.rounds))
+        for each in members
+        if (length := each.rounds.accept_length) is not None
+    }
 
 
 def _mixed(free: float, fixed: float | None, share: float) -> float:
@@ -191,32 +245,30 @@ def _point(
     )
 
 
-def _costs(members: Sequence[Member], passes: Passes, free: Rounds, fixed: Rounds) -> tuple[CostOf, int, str]:
-    """The cost of a round with any width set, the widest that is known, and where that is known from: timed passes,
-    unless wider ones ran than were timed, or they outlast the rounds that they are part of.
+def _costs(members: Sequence[Member], passes: Passes) -> tuple[CostOf, str]:
+    """The cost of a round with any width set, and where that is known from: timed passes, unless wider ones ran than
+    were timed, or they outlast the rounds that they are part of.
     """
-    share = len(free) / (len(free) + len(fixed))
-    whole = {each.arm.width: cost for each in members if each.arm.width and (cost := _whole_round(each)) is not None}
+    fixed = Rounds.joined(each.fixed for each in members)
+    whole = {each.width: cost for each in members if each.width and (cost := _whole_round(each)) is not None}
     timed = [passes.target[each.arm.name] for each in members if each.arm.name in passes.target]
     drafting, drafter = _drafting(members)
     verify = relative_to_one(max(timed, key=lambda each: len(each.seconds))) if timed else {}
     known = {width: cost for width in fixed.widths if (cost := interpolated(verify, width)) is not None}
     fits = not _outlast(members) and (not len(fixed) or fixed.weighted(known) is not None)
     if verify and drafting is not None and fits and max(verify) >= max(whole, default=1):
-        cost_of = _from_passes(verify, drafting, fixed.weighted(known), share)
-        return cost_of, max(verify), f"{timed[0].source}{drafter}"
+        return _from_passes(verify, drafting, fixed.weighted(known)), f"{timed[0].source}{drafter}"
     plain_s = members[0].cost.plain_s.value
     fixed_cost = fixed.step_s / plain_s if plain_s and fixed.step_s is not None else None
-    source = "whole rounds, on straight lines between the widths that ran"
-    return _from_rounds(whole, fixed_cost, share), max(whole, default=1), source
+    return _from_rounds(whole, fixed_cost), "whole rounds, on straight lines between the widths that ran"
 
 
 def _whole_round(member: Member) -> float | None:
     """What a round takes that proposed all it could: the end of an answer cuts others short, which are cheaper."""
     plain_s, free = member.cost.plain_s.value, member.free
-    if member.cost.round_cost.value is None or not plain_s or member.arm.width is None or not len(free):
+    if member.cost.round_cost.value is None or not plain_s or not len(free):
         return None
-    seconds = free.seconds[free.drafted == member.arm.width - 1]
+    seconds = free.seconds[free.drafted == member.width - 1]
     step_s = float(np.median(seconds)) if len(seconds) else free.step_s
     return None if step_s is None else step_s / plain_s
 
@@ -239,10 +291,8 @@ def _drafting(members: Sequence[Member]) -> tuple[Callable[[int], float] | None,
     return (lambda width: a_block), source
 
 
-def _from_passes(
-    verify: Mapping[int, float], drafting: Callable[[int], float], fixed: float | None, share: float
-) -> CostOf:
-    def cost_of(width: int) -> Cost | None:
+def _from_passes(verify: Mapping[int, float], drafting: Callable[[int], float], fixed: float | None) -> CostOf:
+    def cost_of(width: int, share: float) -> Cost | None:
         known = interpolated(verify, width)
         if width == 1 or known is None:
             return _PLAIN if width == 1 else None
@@ -252,8 +302,8 @@ def _from_passes(
     return cost_of
 
 
-def _from_rounds(whole: Mapping[int, float], fixed: float | None, share: float) -> CostOf:
-    def cost_of(width: int) -> Cost | None:
+def _from_rounds(whole: Mapping[int, float], fixed: float | None) -> CostOf:
+    def cost_of(width: int, share: float) -> Cost | None:
         value = interpolated(whole, width)
         if width == 1 or value is None:
             return _PLAIN if width == 1 else None
@@ -262,4 +312,5 @@ def _from_rounds(whole: Mapping[int, float], fixed: float | None, share: float) 
     return cost_of
 
 
+_ONE = Gain(tokens=1.0, share=1.0)
 _PLAIN = Cost(round=1.0, verify=1.0, draft=0.0, interpolated=False)

@@ -217,7 +217,7 @@ def _best_widths(curves: Sequence[WidthCurve]) -> Iterable[str]:
     """What each family's best width is, classes with the same answer together."""
     where: dict[tuple[str, str], list[str]] = {}
     for curve in curves:
-        if curve.best.value is not None:
+        if curve.best.value is not None or curve.refused is not None:
             name = f"{curve.arms or curve.engine} on {curve.checkpoint}"
             where.setdefault((name, _best_width(curve)), []).append(curve.prompt_class or "all prompts")
     for (name, words), scopes in where.items():
@@ -225,6 +225,8 @@ def _best_widths(curves: Sequence[WidthCurve]) -> Iterable[str]:
 
 
 def _best_width(curve: WidthCurve) -> str:
+    if curve.refused is not None:
+        return f"no best width is predicted ({curve.refused})"
     best = next(point for point in curve.points if point.width == curve.best.value)
     words = "plain decoding, no width pays" if best.width == 1 else f"{best.width} ({best.predicted:.2f}x)"
     edge = ", the widest that could be judged: wider may be better" if curve.at_edge else ""

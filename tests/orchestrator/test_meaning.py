@@ -201,7 +201,10 @@ def test_speculation_beside_a_plain_arm_is_predicted_from_its_rounds(tmp_path: P
     assert f"{said}." in section.lines
     (curve,) = told.findings.width_curves
     assert [point.arm for point in curve.points if point.arm] == ["spec", "wide"]
-    assert [point.width for point in curve.points] == [1, 4, 5, 6]
+    assert [point.width for point in curve.points] == [1, 4, 6]
+    assert curve.refused is not None  # the simulated arms draw what they accept, each by its own luck
+    assert f"no best width is predicted ({curve.refused})" in " ".join(told.terminal().split())
+    assert any(f"no best width is predicted ({curve.refused})." in line for line in section.lines)
 
     seldom = replace(spec, proposing=0.05, rounds_timed=100, one_more=Figure(value=1.5, source=""))
     found = replace(told.findings, verify_costs=(seldom,))

@@ -80,3 +80,16 @@ def stepped(of: str, steps: Sequence[Step], *, round_us: Sequence[int], lead: in
         stamps += [now] * step[2]
     ids = list(range(len(stamps)))
     return answer(of, ids, steps=steps, stamps_us=stamps, **changes)
+
+
+def decoded(marks: Sequence[bool], width: int) -> list[Step]:
+    """The steps of a speculative arm along a text whose marks say where the draft is right; its end cuts the last."""
+    steps: list[Step] = []
+    at = 0
+    while at < len(marks):
+        drafted = min(width - 1, len(marks) - at)
+        accepted = next((k for k in range(drafted) if not marks[at + k]), drafted)
+        committed = min(accepted + 1, len(marks) - at)
+        steps.append((drafted, accepted, committed))
+        at += committed
+    return steps
