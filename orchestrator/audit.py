@@ -611,7 +611,8 @@ def _hot_starts(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
     """The arm's trials that count although what their gate waited for had not come when their time was up."""
     if "gate_state" not in measured.columns:
         return ()
-    rows = measured[(measured["label"] == arm) & measured["usable"] & (measured["gate_state"] == "hot_start")]
+    hot = (measured["gate_state"] == "hot_start").fillna(value=False).astype(bool)  # NULL: from before there were gates
+    rows = measured[(measured["label"] == arm) & measured["usable"] & hot]
     count = rows["sequence"].nunique()
     if not count:
         return ()

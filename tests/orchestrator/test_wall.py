@@ -203,7 +203,7 @@ def test_a_run_of_ours_that_comes_back_keeps_its_plan_and_its_place(desk: Desk) 
     assert isinstance(desk("db", "import", str(swapped)).exception, TransferError)
     rehashed = desk("db", "import", str(changed(file, lambda found: make_hostile(found, hashed=True))))
     assert "has another plan here" in rehashed.output
-    later = "UPDATE run SET status = 'done', heartbeat_at = '2026-11-30 00:00:00.000000', seed = 7, simulated = 0"
+    later = "UPDATE run SET status = 'done', heartbeat_at = '2026-11-30 00:00:00.000000', simulated = 0"
     arms = "UPDATE arm SET state = 'dropped', config = '{}', engine = 'openai_http'"
     returned = changed(file, lambda found: found.executescript(f"{later}; {arms}"))
     assert "waits in the queue here; the other's rows are left out" in desk("db", "import", str(returned)).output
