@@ -139,6 +139,13 @@ def plan(overrides: tuple[str, ...], config_dir: str | None, *, as_json: bool) -
 @click.option("--noise", default="1%", show_default=True, help="Scale of the trials' own noise.")
 @click.option("--drift", metavar="SIZE", help="Over the run, as -34%. Default: each profile's own size.")
 @click.option("--runs", default=1000, show_default=True, type=click.IntRange(50, 20000), help="Simulated runs each.")
+@click.option(
+    "--heat",
+    metavar="ARM=SIZE",
+    multiple=True,
+    help="By how much many trials of an arm in a row would slow the next one, as B=5%. Repeatable. Plans a cooldown.",
+)
+@click.option("--decay", default=0.8, show_default=True, help="Share of the heat that is left one trial later.")
 def simulate(overrides: tuple[str, ...], config_dir: str | None, **wanted: Any) -> None:
     """Try your design on a simulated machine: false positives, power, width.
 

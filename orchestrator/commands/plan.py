@@ -2,9 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from orchestrator.commands.opening import optional_path
-from orchestrator.plan import dump
+from orchestrator.errors import InputError
+from orchestrator.plan import Plan, dump
+
+HEAT_RUNS = 200  # of a cooldown, at most: each looks for carry-over too
 
 
 def show_plan(overrides: Sequence[str], *, config_dir: str | None, as_json: bool) -> None:
@@ -35,6 +39,8 @@ def simulate_design(
     noise: str,
     drift: str | None,
     runs: int,
+    heat: Sequence[str] = (),
+    decay: float = 0.8,
 ) -> None:
     """`interlace simulate`: the plan's design on simulated machines."""
     from orchestrator.configuration.compose import make_plan
@@ -47,6 +53,9 @@ def simulate_design(
 
     plan = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here).plan
     refuse_one_entry(len(plan.arms) + plan.design.aa, what="simulate")
+    if heat:
+        _simulate_heat(plan, heat, decay=decay, noise=percentage(noise, what="--noise", low=0, high=1), runs=runs)
+        return
     true_effect = percentage(effect, what="--effect", low=-0.9, high=10)
     found = judge_design(
         profiles or PROFILES,
@@ -60,3 +69,54 @@ def simulate_design(
         seed=plan.design.seed,
     )
     print_judgements(found, plan=plan, effect=true_effect, runs=runs, out=console())
+
+
+def _simulate_heat(plan: Plan, heat: Sequence[str], *, decay: float, noise: float, runs: int) -> None:
+    from orchestrator.statistics.drift import standard
+    from orchestrator.statistics.heat_design import judge_heat
+    from orchestrator.views.heat_view import print_cooldowns
+    from orchestrator.views.terminal import console
+
+    if not 0 <= decay < 1:
+        raise InputError(f"--decay={decay:g}: type a number from 0 to below 1, such as 0.8")
+    runs = min(runs, HEAT_RUNS)
+    entries = len(plan.arms) + plan.design.aa
+    setting = replace(standard("linear", entries * plan.design.rounds), noise=noise)
+    heats = _heats(plan, heat)
+    found = judge_heat(
+        setting,
+        heat=heats,
+        control=plan.control,
+        aa=plan.design.aa,
+        decay=decay,
+        order=plan.design.order,
+        rounds=plan.design.rounds,
+        alpha=plan.design.alpha,
+        margin=plan.design.margin,
+        runs=runs,
+        seed=plan.design.seed,
+    )
+    print_cooldowns(found, plan=plan, decay=decay, runs=runs, out=console())
+
+
+def _heats(plan: Plan, given: Sequence[str]) -> dict[str, float]:
+    """Each arm's heat; arms are named as in the plan, or by their letters there.
+
+    Raises:
+        InputError: not ARM=SIZE, no such arm, no such size, or only one arm.
+    """
+    from orchestrator.configuration.detecting import percentage
+    from orchestrator.views.plan_view import letters
+
+    if len(plan.arms) < 2:
+        raise InputError("--heat compares two arms: add one, such as engine.block_size=2,4")
+    by_letter = {letter: name for name, letter in letters(plan).items()}
+    heats = {arm.name: 0.0 for arm in plan.arms}
+    for text in given:
+        arm, _, size = text.rpartition("=")
+        name = by_letter.get(arm, arm)
+        if name not in heats:
+            known = ", ".join(f"{letter} ({name})" for letter, name in by_letter.items() if name in heats)
+            raise InputError(f"--heat={text}: type ARM=SIZE, such as B=5%; the arms are {known}")
+        heats[name] = percentage(size, what=f"--heat {arm}", low=0, high=0.9)
+    return heats

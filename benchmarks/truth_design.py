@@ -1,0 +1,122 @@
+"""Known truths about heat, lost trials, scopes and waits, held against the whole audit; prints one table.
+
+    python benchmarks/truth_design.py [--runs 200]
+
+In none of these runs is one arm faster by itself, so "supported" is always wrong. Limits: supported in at most 5 % of
+the runs, an equal arm kept among the best over six classes in at least 95 %.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from orchestrator.audit import AuditResult, audit
+from orchestrator.statistics.drift import Setting
+from orchestrator.statistics.findings import Comparison
+from orchestrator.statistics.heat_design import COOLDOWNS, judge_heat
+from tests.orchestrator.flat import FlatRun
+from tests.orchestrator.statistics.test_losses import throttling
+from tests.orchestrator.statistics.test_uncached import conversation
+
+SETTING = Setting(profile="linear", size=-0.1, noise=0.01)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200)
+    runs = parser.parse_args().runs
+    heat(runs)
+    replays(runs)
+    scopes(runs)
+    waits()
+
+
+def heat(runs: int) -> None:
+    """An arm leaves heat: it seems faster, because it runs once in each round."""
+    print(f"{'heat':>5} {'decay':>5} {'rounds':>6} {'bias':>7} {'wrong':>6} {'flagged':>7} {'supported':>9}")
+    for size in (0.12, 0.25):
+        for decay in (0.0, 0.5, 0.8, 0.9):
+            for rounds in (8, 20):
+                found = judge_heat(
+                    SETTING,
+                    heat={"plain": 0.0, "hot": size},
+                    control="plain",
+                    aa=True,
+                    decay=decay,
+                    order="random",
+                    rounds=rounds,
+                    alpha=0.05,
+                    margin=0.02,
+                    runs=runs,
+                    seed=0,
+                    cooldowns=COOLDOWNS[:1],
+                )[0]
+                shares = f"{found.wrong:>6.3f} {found.flagged:>7.3f} {found.supported:>9.3f}"
+                print(f"{size:>5} {decay:>5} {rounds:>6} {found.bias:>+7.2%} {shares}", flush=True)
+
+
+def replays(runs: int) -> None:
+    """An arm throttles to 0.8x in a share of its trials; its rounds are replayed until they are clean."""
+    print(f"\n{'rounds':>6} {'share':>5} {'truth':>6} {'kept':>6} {'first':>6} {'supported':>9} {'no difference':>13}")
+    for rounds, share in ((8, 0.3), (20, 0.3), (20, 0.5), (40, 0.3)):
+        found = [_first(_judged(throttling(rounds=rounds, share=share, seed=seed))) for seed in range(runs)]
+        kept = np.median([one.ratio for one in found if one.ratio is not None])
+        first = np.median([one.included.ratio for one in found if one.included and one.included.ratio is not None])
+        verdicts = [one.verdict for one in found]
+        shares = f"{_share(verdicts, 'supported'):>9.3f} {_share(verdicts, 'no_difference'):>13.3f}"
+        print(f"{rounds:>6} {share:>5} {0.8**share:>6.3f} {kept:>6.3f} {first:>6.3f} {shares}", flush=True)
+
+
+def scopes(runs: int) -> None:
+    """Equal arms over six prompt classes: how often the best set over all of them keeps each."""
+    print(f"\n{'arms':>5} {'rounds':>6} {'keeps an equal arm':>18} {'any supported over all':>22}")
+    for arms, rounds in ((1, 8), (3, 8), (3, 20)):
+        results = [_judged(_equal(arms, rounds, seed)) for seed in range(runs)]
+        kept = np.mean(["t0" in result.best[0].arms for result in results])
+        wrong = np.mean([any(one.over_all and one.verdict == "supported" for one in r.comparisons) for r in results])
+        print(f"{arms:>5} {rounds:>6} {kept:>18.3f} {wrong:>22.3f}", flush=True)
+
+
+def _equal(arms: int, rounds: int, seed: int) -> pd.DataFrame:
+    prompts = {f"p{number}": f"class{number % 6}" for number in range(12)}
+    effects = {"plain": 1.0} | {f"t{number}": 1.0 for number in range(arms)}
+    frame = FlatRun(effects=effects, rounds=rounds, noise=0.008, seed=seed, prompts=prompts).frame()
+    rng = np.random.default_rng(seed)
+    return frame.assign(end_to_end_tps=frame["end_to_end_tps"] * np.exp(0.015 * rng.standard_t(4, len(frame))))
+
+
+def waits() -> None:
+    """Equal engines with a prefix cache whose answers have other lengths: the second turn waits for its own answer."""
+    print(f"\n{'answers':>9} {'cached known':>12} {'ratio':>6}  verdict")
+    for answers in ((10, 100), (40, 100), (64, 80)):
+        for known in (True, False):
+            found = _second_turn(answers, known=known)
+            print(
+                f"{answers[0]:>4}/{answers[1]:<4} {known!s:>12} {found.ratio or 0:>6.2f}  {found.verdict}", flush=True
+            )
+
+
+def _second_turn(answers: tuple[int, int], *, known: bool) -> Comparison:
+    result = audit(conversation(answers=answers, known=known), control="plain", metric="ttft_s")
+    return next(one for one in result.comparisons if one.turn == 1)
+
+
+def _judged(frame: pd.DataFrame) -> AuditResult:
+    return audit(frame, control="plain", metric="end_to_end_tps")
+
+
+def _first(result: AuditResult) -> Comparison:
+    return result.comparisons[0]
+
+
+def _share(verdicts: list[str], wanted: str) -> float:
+    return verdicts.count(wanted) / len(verdicts)
+
+
+if __name__ == "__main__":
+    main()

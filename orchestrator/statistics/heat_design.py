@@ -1,0 +1,144 @@
+"""Planning a cooldown: what heat that stays does to a design, by simulating it. Pure.
+
+An arm without an effect of its own leaves heat behind; many of its trials in a row would slow a trial by `heat`. Of
+that heat a share `decay` is left one trial's length later. A cooldown of c trials' lengths leaves decay**c of it before
+the next trial begins.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.effects import Effect, effect_of
+from orchestrator.schedule import AA_LABEL, draw_rounds, draw_williams, square_rounds
+from orchestrator.statistics.carry_over import carry_over
+from orchestrator.statistics.drift import Setting, drift_rows, noise_rows
+from orchestrator.statistics.heat import may_be_heat
+from orchestrator.statistics.inversion import Floats
+from orchestrator.statistics.lags import LagModel, Placed, Ran
+from orchestrator.statistics.observations import ScopeTrials
+
+COOLDOWNS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # in trials' lengths
+BIAS_OF_MARGIN = 0.25  # share of the margin that heat may move an estimate by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatJudgement:
+    """A design with a cooldown, of runs in which no arm has an effect of its own."""
+
+    cooldown: float  # between trials, in trials' lengths
+    treatment: str  # whose heat differs the most from the control's
+    bias: float  # median ratio of the treatment to the control, less 1
+    wrong: float  # share of the runs whose interval leaves 1 out
+    flagged: float  # share in which the audit finds the carry-over
+    supported: float  # share in which the audit would call the difference supported
+
+    def is_enough(self, *, alpha: float, margin: float, runs: int) -> bool:
+        """Whether errors are as rare as the level, as far as so many runs tell, and the bias is small."""
+        noise = math.sqrt(alpha * (1.0 - alpha) / runs)
+        return self.wrong <= alpha + 2.0 * noise and abs(self.bias) <= BIAS_OF_MARGIN * margin
+
+
+def judge_heat(
+    setting: Setting,
+    *,
+    heat: Mapping[str, float],
+    control: str,
+    aa: bool,
+    decay: float,
+    order: str,
+    rounds: int,
+    alpha: float,
+    margin: float,
+    runs: int,
+    seed: int,
+    cooldowns: Sequence[float] = COOLDOWNS,
+) -> tuple[HeatJudgement, ...]:
+    """The design with longer and longer cooldowns, up to the first that is enough.
+
+    Args:
+        heat: by arm, the control among them: by which share many of its trials in a row slow a trial.
+        decay: the share of the heat that is left one trial's length later.
+        order: random | williams.
+        cooldowns: in trials' lengths, growing.
+    """
+    treatment = max((arm for arm in heat if arm != control), key=lambda arm: abs(heat[arm] - heat[control]))
+    found: list[HeatJudgement] = []
+    for cooldown in cooldowns:
+        used = _runs(setting, heat, control, aa, decay, cooldown, order, rounds, runs, seed)
+        found.append(_judge(list(used), cooldown, treatment, control, alpha, seed))
+        if found[-1].is_enough(alpha=alpha, margin=margin, runs=runs):
+            break
+    return tuple(found)
+
+
+def _runs(
+    setting: Setting,
+    heat: Mapping[str, float],
+    control: str,
+    aa: bool,
+    decay: float,
+    cooldown: float,
+    order: str,
+    rounds: int,
+    runs: int,
+    seed: int,
+) -> Iterator[ScopeTrials]:
+    entries = [*heat, AA_LABEL] if aa else list(heat)
+    trials, draw = len(entries) * rounds, draw_williams if order == "williams" else draw_rounds
+    rng = np.random.Generator(np.random.PCG64(seed))
+    noise = drift_rows(setting, trials, range(seed, seed + runs)) + noise_rows(setting, trials, runs, rng)
+    each = {name: -math.log1p(-heat[control if name == AA_LABEL else name]) for name in entries}
+    for run in range(runs):
+        labels = [label for one in draw(entries, rounds, seed + run) for label in one]
+        left = _heat_of([each[label] for label in labels], decay, cooldown)
+        yield ScopeTrials(
+            y=noise[run] - left,
+            rounds=np.repeat(np.arange(rounds), len(entries)),
+            labels=np.array(labels, dtype=object),
+            prompts=None,
+            together=square_rounds(len(entries)) if order == "williams" else 1,
+        )
+
+
+def _heat_of(heats: Sequence[float], decay: float, cooldown: float) -> Floats:
+    """How far each trial is slowed, on the log scale, by the heats of the trials before it."""
+    left, found = 0.0, np.zeros(len(heats))
+    for place, heat in enumerate(heats):
+        left *= decay**cooldown
+        found[place] = left
+        left = decay * left + (1.0 - decay) * heat
+    return found
+
+
+def _judge(
+    found: Sequence[ScopeTrials], cooldown: float, treatment: str, control: str, alpha: float, seed: int
+) -> HeatJudgement:
+    effects, flagged, supported = [], [], []
+    for used in found:
+        series = used.pair(treatment, control)
+        assert series is not None  # each round holds both
+        effect = effect_of(series, alpha=alpha, seed=seed)
+        mark = carry_over(used, control=control, seed=seed)
+        effects.append(effect)
+        flagged.append(mark is not None and mark.matters)
+        supported.append(_outside(effect) and not flagged[-1] and _stands(used, effect, treatment, control, alpha))
+    return HeatJudgement(
+        cooldown=cooldown,
+        treatment=treatment,
+        bias=float(np.median([effect.ratio for effect in effects])) - 1.0,
+        wrong=float(np.mean([_outside(effect) for effect in effects])),
+        flagged=float(np.mean(flagged)),
+        supported=float(np.mean(supported)),
+    )
+
+
+def _outside(effect: Effect) -> bool:
+    return not effect.ci_low <= 1 <= effect.ci_high
+
+
+def _stands(used: ScopeTrials, effect: Effect, treatment: str, control: str, alpha: float) -> bool:
+    model = LagModel.fit(Placed.find(used, Ran.of(used), control=control))
+    return may_be_heat(model, effect, treatment=treatment, control=control, alpha=alpha) is None

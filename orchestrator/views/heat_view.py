@@ -1,0 +1,48 @@
+"""What heat does to a design, and the cooldown that mends it, on the terminal."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from orchestrator.plan import Plan
+from orchestrator.views.terminal import table
+
+if TYPE_CHECKING:
+    from orchestrator.statistics.heat_design import HeatJudgement
+
+
+def print_cooldowns(found: Sequence["HeatJudgement"], *, plan: Plan, decay: float, runs: int, out: Console) -> None:
+    """A line for each cooldown, and the shortest that is enough."""
+    design, last = plan.design, found[-1]
+    out.print(Text(f"{design.rounds} rounds in {design.order} order, {runs} simulated runs per cooldown"))
+    out.print(Text("SIMULATED: what the design would do, nothing was measured", style="bold red"))
+    made = table(
+        "cooldown", "bias", "wrong", "flagged", "supported", right=("cooldown", "bias", "wrong", "flagged", "supported")
+    )
+    for one in found:
+        made.add_row(
+            f"{one.cooldown:g} trials",
+            f"{one.bias:+.2%}",
+            f"{one.wrong:.1%}",
+            f"{one.flagged:.1%}",
+            f"{one.supported:.1%}",
+        )
+    out.print(made)
+    out.print(
+        Text(
+            f"{last.treatment} has no effect of its own; heat decays by {decay:g} per trial. bias: of its ratio;"
+            " wrong: the interval leaves 1 out; flagged: the audit finds the heat; supported: the audit is fooled"
+        )
+    )
+    if last.is_enough(alpha=design.alpha, margin=design.margin, runs=runs):
+        what = (
+            "no cooldown is needed"
+            if not last.cooldown
+            else f"a cooldown of {last.cooldown:g} trials' lengths is enough"
+        )
+        rest = "" if not last.cooldown else ": set gate.cooldown_s to that many times the seconds of a trial"
+        out.print(Text(f"{what}{rest}"))
+    else:
+        out.print(Text(f"not even a cooldown of {last.cooldown:g} trials' lengths is enough: interleave by workload"))

@@ -1,0 +1,60 @@
+"""A cooldown is planned by simulating the heat that arms leave behind."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.statistics.drift import Setting
+from orchestrator.statistics.heat_design import HeatJudgement, judge_heat
+from tests.orchestrator.test_cli import ENGINE, Shell, one_line
+
+LINEAR = Setting(profile="linear", size=-0.2, noise=0.01)
+
+
+def judged(heat: float, *, decay: float, rounds: int = 20, order: str = "random") -> tuple[HeatJudgement, ...]:
+    return judge_heat(
+        LINEAR,
+        heat={"plain": 0.0, "hot": heat},
+        control="plain",
+        aa=True,
+        decay=decay,
+        order=order,
+        rounds=rounds,
+        alpha=0.05,
+        margin=0.02,
+        runs=50,
+        seed=0,
+    )
+
+
+def test_heat_makes_an_arm_seem_faster_and_a_cooldown_mends_it() -> None:
+    first, *_, last = judged(0.2, decay=0.8)
+    assert first.cooldown == 0
+    assert first.bias > 0.008
+    assert first.wrong > 0.5
+    assert first.flagged > 0.8
+    assert first.supported <= 0.05
+    assert last.cooldown >= 2
+    assert abs(last.bias) <= 0.005
+    assert last.is_enough(alpha=0.05, margin=0.02, runs=50)
+
+
+def test_without_heat_no_cooldown_is_asked_for() -> None:
+    (only,) = judged(0.0, decay=0.8)
+    assert only.cooldown == 0
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_the_command_names_the_cooldown(shell: Shell) -> None:
+    plan = (*ENGINE, "workload=quick", "engine.effect=1,1.1", "design.rounds=12")
+    done = one_line(shell("simulate", *plan, "--heat", "B=30%", "--decay", "0.7", "--runs", "50"))
+    assert "cooldown of" in done
+    assert "gate.cooldown_s" in done
+    assert "SIMULATED" in done
+    assert "type ARM=SIZE" in one_line(shell("simulate", *plan, "--heat", "C=5%", code=2))
+    assert "--heat B=x" in one_line(shell("simulate", *plan, "--heat", "B=x", code=2))
+    assert "--decay=1" in one_line(shell("simulate", *plan, "--heat", "B=5%", "--decay", "1", code=2))
