@@ -430,7 +430,7 @@ class GateConfig:
     exclude_cpu_cores_others_above: float | None = None  # mean
     exclude_gpu_ms_per_s_others_above: float | None = None
     exclude_swap_growth_above_bytes: float | None = 256e6
-    replays: int = 2  # of a round with an excluded trial, each whole
+    replays: int = 2  # of a round with an excluded trial, each whole and in an order of its own
     # ---- processes and memory ----
     orphans: OrphanPolicy = OrphanPolicy.block
     orphan_interval_s: float = 60.0  # between two looks at all processes; none falls into a trial

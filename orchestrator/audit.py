@@ -57,7 +57,9 @@ __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", 
 # 3: of more than 256 rounds, neighbours are exchanged together
 # 4: later turns' waits are parts; their prompts' lengths confound only what they could explain; samplers are whole
 # 5: the mean over prompts instead of a typical round; pairs share what both have; families by each pair's own noise
-METHOD_VERSION = "5"
+# 6: carry-over of many trials forbids "supported", as does an effect that heat could make; rules drop whole rounds,
+#    first attempts bound the verdict; waits by uncached tokens; best sets over all scopes; early stops by whole passes
+METHOD_VERSION = "6"
 TTFT = "ttft_s"
 RUN_DRIFT = "run_drift"  # code of the reason that tells it
 
