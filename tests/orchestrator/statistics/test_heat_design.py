@@ -28,13 +28,13 @@ def judged(heat: float, *, decay: float, rounds: int = 20, order: str = "random"
 
 
 def test_heat_makes_an_arm_seem_faster_and_a_cooldown_mends_it() -> None:
-    first, *_, last = judged(0.2, decay=0.8)
+    first, *_, last = judged(0.2, decay=0.5)
     assert first.cooldown == 0
     assert first.bias > 0.008
     assert first.wrong > 0.5
     assert first.flagged > 0.8
     assert first.supported <= 0.05
-    assert last.cooldown >= 2
+    assert last.cooldown >= 1
     assert abs(last.bias) <= 0.005
     assert last.is_enough(alpha=0.05, margin=0.02, runs=50)
 
@@ -50,9 +50,9 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def test_the_command_names_the_cooldown(shell: Shell) -> None:
-    plan = (*ENGINE, "workload=quick", "engine.effect=1,1.1", "design.rounds=12")
-    done = one_line(shell("simulate", *plan, "--heat", "B=30%", "--decay", "0.7", "--runs", "50"))
-    assert "cooldown of" in done
+    plan = (*ENGINE, "workload=quick", "engine.effect=1,1.1", "design.rounds=8")
+    done = " ".join(shell("simulate", *plan, "--heat", "B=20%", "--decay", "0.3", "--runs", "50").stdout.split())
+    assert "a cooldown of" in done
     assert "gate.cooldown_s" in done
     assert "SIMULATED" in done
     assert "type ARM=SIZE" in one_line(shell("simulate", *plan, "--heat", "C=5%", code=2))
