@@ -45,7 +45,7 @@ from orchestrator.plan import Plan
 from orchestrator.running.making import create_run
 from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
-from orchestrator.schedule import ScheduledTrial, build_schedule
+from orchestrator.schedule import ScheduledTrial, attempt_order, build_schedule
 from orchestrator.statistics.findings import AuditResult
 from orchestrator.views import audit_view, meaning_view, terminal
 from workers.host import read_host
@@ -210,7 +210,7 @@ class Chaos:
             while not self._is_done(run_id):
                 self._life(run_id)
             with opened(self.path) as database:
-                check_run(database, run_id, build_schedule(plan), self.report)
+                check_run(database, run_id, plan, self.report)
                 frame = measured_trials(database, run_id)
             compare_audits(frame, reference, plan, run_id, self.report)
             self.report.runs += 1
@@ -312,8 +312,8 @@ def asked(path: Path, sql: str, *values: str) -> Any:
 # ---- checks ----
 
 
-def check_run(database: Engine, run_id: str, schedule: tuple[ScheduledTrial, ...], report: Report) -> None:
-    """Every scheduled trial counts exactly once, under its own name, in its own place."""
+def check_run(database: Engine, run_id: str, plan: Plan, report: Report) -> None:
+    """Every scheduled trial counts exactly once, under its own name, in the place that its attempt's order gives it."""
     with database.connect() as connection:
         rows = [dict(row) for row in connection.execute(_TRIALS, {"id": run_id}).mappings()]
         prompts = {key: names for key, names in connection.execute(_PROMPTS, {"id": run_id})}
@@ -327,9 +327,9 @@ def check_run(database: Engine, run_id: str, schedule: tuple[ScheduledTrial, ...
     for row in rows:
         if row["status"] in ("done", "invalid"):
             counting.setdefault(row["sequence"], []).append(row)
-    for trial in schedule:
-        if trial.kind == "warmup":
-            continue
+    attempts = {row["round"]: row["attempt"] for row in rows if row["status"] in ("done", "invalid")}
+    rounds = _in_order(plan, attempts)
+    for trial in (each for trials in rounds.values() for each in trials):
         found = counting.get(trial.sequence, [])
         if not found:
             report.lost.append(f"{run_id}: trial {trial.sequence}")
@@ -339,7 +339,20 @@ def check_run(database: Engine, run_id: str, schedule: tuple[ScheduledTrial, ...
             _check_trial(found[0], trial, prompts, report)
     twice = Counter((row["sequence"], row["attempt"]) for row in rows if row["round"] is not None)
     report.doubled += [f"{run_id}: trial {key[0]} twice in attempt {key[1]}" for key, n in twice.items() if n > 1]
-    _check_rounds(rows, schedule, report)
+    del rounds[None]
+    _check_rounds(rows, rounds, report)
+
+
+def _in_order(plan: Plan, attempts: dict[int | None, int]) -> dict[int | None, tuple[ScheduledTrial, ...]]:
+    """The scheduled trials by round, each round in the order of its attempt; None: the control runs at the ends."""
+    rounds: dict[int | None, list[ScheduledTrial]] = {}
+    for trial in build_schedule(plan):
+        if trial.kind != "warmup":
+            rounds.setdefault(trial.round, []).append(trial)
+    return {
+        index: attempt_order(trials, attempt=attempts.get(index) or 0, seed=plan.design.seed)
+        for index, trials in rounds.items()
+    }
 
 
 def _check_trial(row: dict[str, Any], trial: ScheduledTrial, prompts: dict[str, str], report: Report) -> None:
@@ -351,12 +364,10 @@ def _check_trial(row: dict[str, Any], trial: ScheduledTrial, prompts: dict[str, 
         report.mislabelled.append(f"trial {trial.sequence}: prompts {prompts.get(row['id'])}, not {trial.prompt_ids}")
 
 
-def _check_rounds(rows: list[dict[str, Any]], schedule: tuple[ScheduledTrial, ...], report: Report) -> None:
+def _check_rounds(
+    rows: list[dict[str, Any]], rounds: dict[int | None, tuple[ScheduledTrial, ...]], report: Report
+) -> None:
     """The trials of a round that count are of one attempt, ran in its order, and their round's row says so."""
-    rounds: dict[int, list[ScheduledTrial]] = {}
-    for trial in schedule:
-        if trial.round is not None:
-            rounds.setdefault(trial.round, []).append(trial)
     for index, trials in rounds.items():
         found = [row for row in rows if row["round"] == index and row["status"] in ("done", "invalid")]
         if len({row["attempt"] for row in found}) != 1:
@@ -368,9 +379,15 @@ def _check_rounds(rows: list[dict[str, Any]], schedule: tuple[ScheduledTrial, ..
 
 
 def compare_audits(frame: pd.DataFrame, reference: pd.DataFrame, plan: Plan, run_id: str, report: Report) -> None:
-    """The audit equals that of the undisturbed run, in which the trials of killed workers are as invalid."""
+    """The audit equals that of the undisturbed run, in which the trials of killed workers are as invalid and the rounds
+    that were replayed ran in the order of their last attempt. A simulated value does not depend on its place."""
     invalid = set(frame.loc[frame["status"] == "invalid", "sequence"])
-    spoilt = reference.assign(status=reference["status"].mask(reference["sequence"].isin(invalid), "invalid"))
+    counting = frame[frame["status"].isin(["done", "invalid"])]
+    places = counting.drop_duplicates("sequence").set_index("sequence")["position"]
+    spoilt = reference.assign(
+        status=reference["status"].mask(reference["sequence"].isin(invalid), "invalid"),
+        position=reference["sequence"].map(places),
+    )
     killed, undisturbed = (_essence(judge(each, plan)) for each in (frame, spoilt))
     if killed != undisturbed:
         report.other_audit.append(f"{run_id}: {killed} instead of {undisturbed}")

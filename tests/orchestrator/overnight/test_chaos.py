@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.chaos import Chaos, Report, check_run, finish, opened, planned, start_life, stored_run
-from orchestrator.schedule import build_schedule
 
 
 @pytest.mark.slow
@@ -33,5 +32,5 @@ def test_a_log_that_was_torn_by_a_power_cut_costs_the_last_trials_only(tmp_path:
     finish(start_life(torn, run_id))
     report = Report()
     with opened(torn) as database:
-        check_run(database, run_id, build_schedule(plan), report)
+        check_run(database, run_id, plan, report)
     assert report.faults == {}
