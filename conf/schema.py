@@ -367,7 +367,7 @@ class DesignConfig:
     """The experiment's design: how often, in which order, and what a verdict needs."""
 
     rounds: int | None = None  # null: 8 of every prompt (by prompt), 8 of the prompt set (by workload)
-    detect: str | None = None  # instead of rounds: the smallest effect to find with 80 % power, as 2%
+    detect: str | None = None  # instead of rounds: the smallest effect to be "supported" in 80 % of runs, as 2%
     stop: StopRule = StopRule.full
     order: OrderRule = OrderRule.random
     seed: int = 0

@@ -1,7 +1,8 @@
-"""Planning by effect: how many rounds find it, and what the planned rounds can find."""
+"""Planning by effect: the rounds that a "supported" verdict on it needs, and the effects that given rounds support."""
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import InputError
@@ -24,7 +25,7 @@ def with_rounds_to_detect(
     """The design's values with the rounds that `detect` asks for, which is no part of the plan itself.
 
     Raises:
-        InputError: not an effect, rounds are set as well, or no affordable number of rounds finds it.
+        InputError: not an effect, rounds are set as well, or no affordable number of rounds supports it.
     """
     chosen = dict(values)
     text = chosen.pop("detect")
@@ -41,12 +42,20 @@ def with_rounds_to_detect(
     effect = effect_of(text)
     refuse_one_entry(entries, what=f"design.detect={text}")
     setting, basis = _basis(noise())
-    rounds = rounds_for(setting, arms=entries, effect=effect, alpha=chosen["alpha"], power=POWER)
+    found = partial(rounds_for, setting, arms=entries, effect=effect, aa=chosen["aa"], alpha=chosen["alpha"])
+    rounds = found(margin=chosen["margin"], power=POWER)
+    if rounds is None and effect <= chosen["margin"] and found(margin=0.0, power=POWER) is not None:
+        raise InputError(
+            f"design.detect={text}: is within design.margin={chosen['margin']:g}, so its verdict would be"
+            f' "no difference"; set design.margin={effect / 2:g} or less, or take a larger effect'
+        )
     if rounds is None:
         raise InputError(f"design.detect={text}: needs more than {MOST_ROUNDS} rounds ({basis}); take a larger effect")
     if chosen.get("order") == "williams":
         rounds = whole_squares(rounds, square=square_rounds(entries), alpha=chosen["alpha"])
-    return chosen | {"rounds": rounds}, [f"design.detect={text}: {rounds} rounds for {POWER:.0%} power, {basis}"]
+    return chosen | {"rounds": rounds}, [
+        f'design.detect={text}: {rounds} rounds for the verdict "supported" in {POWER:.0%} of runs, {basis}'
+    ]
 
 
 def refuse_one_entry(entries: int, *, what: str) -> None:
@@ -57,11 +66,11 @@ def refuse_one_entry(entries: int, *, what: str) -> None:
         raise InputError(f"{what}: {ALONE}")
 
 
-def detects(*, arms: int, rounds: int, alpha: float, noise: "Noise | None") -> str:
-    """The smallest effect that the planned rounds find, in words.
+def detects(*, arms: int, aa: bool, rounds: int, alpha: float, margin: float, noise: "Noise | None") -> str:
+    """The smallest effect that the planned rounds support, in words.
 
     Args:
-        arms: entries of a round, the control's second one included.
+        arms: entries of a round, the control's second one included where `aa`.
     """
     if arms < 2:
         return f"nothing: {ALONE}"
@@ -70,9 +79,9 @@ def detects(*, arms: int, rounds: int, alpha: float, noise: "Noise | None") -> s
     from orchestrator.statistics.power import smallest_effect
 
     setting, basis = _basis(noise)
-    found = smallest_effect(setting, arms=arms, rounds=rounds, alpha=alpha, power=POWER)
+    found = smallest_effect(setting, arms=arms, aa=aa, rounds=rounds, alpha=alpha, margin=margin, power=POWER)
     size = "no effect up to twofold" if found.effect is None else f"effects of {found.effect:.1%} and more"
-    return f"{size} ({POWER:.0%} power, {basis})"
+    return f'{size} (verdict "supported" in {POWER:.0%} of runs, {basis})'
 
 
 def effect_of(text: str) -> float:

@@ -1,24 +1,28 @@
-"""Planning: which effect a design can detect, by simulating it with the noise and the drift of this machine."""
+"""Planning: which effect a design can detect: a verdict of "supported", with this machine's noise and drift."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.effects import exchanges, make_series, p_values
 from orchestrator.schedule import minimum_rounds
 from orchestrator.statistics.drift import Setting
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.levels import fit_levels
 from orchestrator.statistics.observations import ScopeTrials
-from orchestrator.statistics.simulate import simulated_runs
+from orchestrator.statistics.planned import Layout, supported_share
 
 # Stated wherever it is used for want of a history: a laptop that loses a sixth of its speed over the run.
 ASSUMED = Setting(profile="linear", size=-0.17, noise=0.01)
 
-GRID = np.exp(np.geomspace(0.002, 0.7, 36)) - 1  # relative effects, 0.2 % to 100 %
 MOST_ROUNDS = 200
-MOST_EXCHANGES = 1_000  # enough to plan with; a sample of the exchanges is as exact as all of them, the own one in it
+LEAST_EFFECT, LARGEST_EFFECT = 0.002, 1.0  # relative ones that a plan names
+REACH = 8.0  # of an effect, within which a simulation is asked for the one that it finds
+BISECTIONS = 9
+LUCK = 0.02  # a standard error of the simulated share, added to the power asked for
+NEAR = 0.2  # logarithm of effects: simulations within it count for the planned rounds
+ROOM = 0.01  # of the power asked for, which the margin may take
+FIRST_GUESS = 6.6  # smallest effect of one treatment in units of the noise, for one round
 STEP_MEDIAN = 1.137  # median of |difference of two| t variables with 4 degrees of freedom, in scales
 
 
@@ -27,19 +31,35 @@ class Detectable:
     """What a design sees."""
 
     rounds: int
-    effect: float | None  # the smallest relative effect found with the power; None: none up to twofold
+    effect: float | None  # the smallest relative effect supported with the power; None: none up to twofold
     power: float
     setting: Setting
 
 
 def smallest_effect(
-    setting: Setting, *, arms: int, rounds: int, alpha: float = 0.05, power: float = 0.8, runs: int = 200, seed: int = 0
+    setting: Setting,
+    *,
+    arms: int,
+    rounds: int,
+    aa: bool = True,
+    alpha: float = 0.05,
+    margin: float = 0.02,
+    power: float = 0.8,
 ) -> Detectable:
-    """The smallest effect that the audit's test finds with the given power, between two arms among `arms`."""
+    """The smallest effect of one treatment whose verdict is "supported" with the given power.
+
+    Args:
+        arms: entries of a round, the control's second one included where `aa`.
+        margin: of equivalence, within which a difference is called none.
+    """
     effect = None
     if rounds >= minimum_rounds(alpha):
-        found = power_curve(setting, arms=arms, rounds=rounds, alpha=alpha, runs=runs, seed=seed)
-        effect = _crossing(found, power)
+        layout = Layout(setting=setting, arms=arms, aa=aa, alpha=alpha)
+
+        def enough(effect: float) -> bool:
+            return supported_share(layout, rounds=rounds, effect=effect, margin=margin) >= power + LUCK
+
+        effect = _least(enough, LEAST_EFFECT, LARGEST_EFFECT)
     return Detectable(rounds=rounds, effect=effect, power=power, setting=setting)
 
 
@@ -48,54 +68,65 @@ def rounds_for(
     *,
     arms: int,
     effect: float,
+    aa: bool = True,
     alpha: float = 0.05,
+    margin: float = 0.02,
     power: float = 0.8,
-    runs: int = 200,
-    seed: int = 0,
 ) -> int | None:
-    """The fewest rounds with which the relative effect is found with the given power; None: more than 200."""
-    low, high = minimum_rounds(alpha) - 1, minimum_rounds(alpha)
+    """The fewest rounds with which the verdict on a treatment with the relative effect is "supported" with the power.
 
-    def enough(rounds: int) -> bool:
-        curve = power_curve(setting, arms=arms, rounds=rounds, effects=[effect], alpha=alpha, runs=runs, seed=seed)
-        return bool(curve[0] >= power)
+    The smallest effect supported falls with the square root of the rounds, nearly: so each simulated number of rounds
+    foretells the number needed, which is simulated next.
 
-    while not enough(high):
-        if high >= MOST_ROUNDS:
-            return None
-        low, high = high, min(2 * high, MOST_ROUNDS)
-    while high - low > 1:
-        middle = (low + high) // 2
+    Returns:
+        None where more than 200 are needed, or where the margin makes "no difference" of the effect before.
+    """
+    layout = Layout(setting=setting, arms=arms, aa=aa, alpha=alpha)
+    rounds = _rounds_without_margin(layout, effect, power)
+    if rounds is None:
+        return None
+    without, within = (supported_share(layout, rounds=rounds, effect=effect, margin=each) for each in (0.0, margin))
+    return rounds if within >= min(without, power) - ROOM else None
+
+
+def _rounds_without_margin(layout: Layout, effect: float, power: float) -> int | None:
+    fewest = minimum_rounds(layout.alpha)
+    guess = layout.lost + (FIRST_GUESS * layout.setting.noise / effect) ** 2
+    foretold: dict[int, float] = {}  # by the rounds simulated
+    while True:
+        rounds = round(np.clip(guess, fewest, MOST_ROUNDS))
+        simulated = layout.simulated_rounds(rounds)
+        if simulated in foretold:
+            break
+        foretold[simulated] = guess = _foretold(layout, rounds, effect, power)
+    # Two grid points may each foretell the other: what both say is a matter of luck in part.
+    near = [one for at, one in foretold.items() if abs(math.log(layout.scale(guess, simulated=at))) < NEAR]
+    needed = max(math.ceil(math.exp(np.mean(np.log(near or [guess])))), fewest)
+    return needed if needed <= MOST_ROUNDS else None
+
+
+def _foretold(layout: Layout, rounds: int, effect: float, power: float) -> float:
+    """How many rounds the simulation of about so many says are needed; more by a half where it finds no effect."""
+
+    def enough(effect: float) -> bool:
+        return supported_share(layout, rounds=rounds, effect=effect, margin=0.0) >= power + LUCK
+
+    least = _least(enough, effect / REACH, min(effect * REACH, LARGEST_EFFECT))
+    if least is None:
+        return 1.5 * rounds
+    return layout.lost + (rounds - layout.lost) * (math.log1p(least) / math.log1p(effect)) ** 2
+
+
+def _least(enough: Callable[[float], bool], low: float, high: float) -> float | None:
+    """The least relative effect between the two that is enough; None: not even the larger one is."""
+    if not enough(high):
+        return None
+    if enough(low):
+        return low
+    for _ in range(BISECTIONS):
+        middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
-
-
-def power_curve(
-    setting: Setting,
-    *,
-    arms: int,
-    rounds: int,
-    alpha: float,
-    runs: int,
-    seed: int,
-    effects: Sequence[float] | Floats = GRID,
-) -> Floats:
-    """The share of simulated runs in which each relative effect is found.
-
-    Testing runs without an effect for "the effect is -e" is the same as testing runs with e for "none", so one set of
-    runs serves all effects.
-    """
-    candidates = -np.log1p(np.asarray(effects, dtype=np.float64))
-    signs = exchanges(rounds, seed)
-    if len(signs) > MOST_EXCHANGES:
-        rng = np.random.Generator(np.random.PCG64(seed))
-        signs = signs[np.append(0, rng.choice(np.arange(1, len(signs)), MOST_EXCHANGES - 1, replace=False))]
-    found = [
-        p_values(make_series(run.y, rounds=run.rounds, arms=run.arms), candidates, signs) <= alpha
-        for run in simulated_runs(setting, arms=arms, rounds=rounds, effects=(), runs=runs, seed=seed)
-    ]
-    shares: Floats = np.mean(found, axis=0)
-    return shares
 
 
 def observed_setting(used: ScopeTrials) -> Setting:
@@ -116,17 +147,3 @@ def observed_setting(used: ScopeTrials) -> Setting:
     sixth = max(len(path) // 6, 1)
     drift = float(np.expm1(np.median(path[-sixth:]) - np.median(path[:sixth])))
     return Setting(profile="linear", size=drift, noise=noise)
-
-
-def _crossing(shares: Floats, power: float) -> float | None:
-    """Where the curve first reaches the power, between two points of the grid."""
-    reached = np.flatnonzero(np.minimum.accumulate(shares[::-1])[::-1] >= power)
-    if not len(reached):
-        return None
-    index = int(reached[0])
-    if index == 0:
-        return float(GRID[0])
-    before, at = shares[index - 1], shares[index]
-    share = (power - before) / (at - before) if at > before else 1.0
-    logs = np.log(GRID[index - 1 : index + 1])
-    return float(np.exp(logs[0] + share * (logs[1] - logs[0])))

@@ -32,8 +32,10 @@ def _detects(plan: Plan, url: str) -> str:
     simulated = any(is_simulated(arm) for arm in plan.arms)
     return detects(
         arms=len(plan.arms) + plan.design.aa,
+        aa=plan.design.aa,
         rounds=plan.design.rounds,
         alpha=plan.design.alpha,
+        margin=plan.design.margin,
         noise=None if simulated else noise_here(url),
     )
 

@@ -12,7 +12,7 @@ BASE = ["engine=simulated", "workload=quick", "design.interleave_by=prompt", "en
 
 def rounds(effect: str, noise: Setting | None) -> int:
     values, _ = with_rounds_to_detect(
-        {"detect": effect, "rounds": None, "aa": True, "alpha": 0.05}, arms=2, noise=lambda: noise
+        {"detect": effect, "rounds": None, "aa": True, "alpha": 0.05, "margin": 0.001}, arms=2, noise=lambda: noise
     )
     return int(values["rounds"])
 
@@ -34,9 +34,10 @@ def test_smaller_effects_and_noisier_machines_need_more_rounds() -> None:
 
 
 def test_detect_chooses_the_rounds_and_the_plan_says_so() -> None:
-    plan = make_plan([*BASE, "design.detect=2%"], noise_of=lambda url: QUIET).plan
-    assert plan.design.rounds == rounds("2%", QUIET)
-    (note,) = [note for note in plan.notes if "design.detect=2%" in note]
+    plan = make_plan([*BASE, "design.detect=3%"], noise_of=lambda url: QUIET).plan
+    assert plan.design.rounds == rounds("3%", QUIET)
+    (note,) = [note for note in plan.notes if "design.detect=3%" in note]
+    assert f'{plan.design.rounds} rounds for the verdict "supported" in 80% of runs' in note
     assert "as in this host's last run" in note
 
 
@@ -55,9 +56,16 @@ def test_an_effect_out_of_reach_is_refused_before_the_night() -> None:
         make_plan([*BASE, "design.detect=0.1%"], noise_of=lambda url: NOISY)
 
 
+def test_an_effect_within_the_margin_is_refused_with_the_remedy() -> None:
+    with pytest.raises(InputError, match=r'"no difference"; set design\.margin=0\.005 or less'):
+        make_plan([*BASE, "design.detect=1%"], noise_of=lambda url: QUIET)
+    plan = make_plan([*BASE, "design.detect=1%", "design.margin=0.005"], noise_of=lambda url: QUIET).plan
+    assert plan.design.rounds >= 6
+
+
 def test_what_a_plan_can_find_in_words() -> None:
-    few = detects(arms=3, rounds=8, alpha=0.05, noise=QUIET)
+    few = detects(arms=3, aa=True, rounds=8, alpha=0.05, margin=0.02, noise=QUIET)
     assert few.startswith("effects of ")
-    assert "80% power" in few
-    assert detects(arms=3, rounds=5, alpha=0.05, noise=QUIET).startswith("no effect")
-    assert detects(arms=1000, rounds=100, alpha=0.05, noise=None).startswith("not simulated")
+    assert '(verdict "supported" in 80% of runs' in few
+    assert detects(arms=3, aa=True, rounds=5, alpha=0.05, margin=0.02, noise=QUIET).startswith("no effect")
+    assert detects(arms=1000, aa=True, rounds=100, alpha=0.05, margin=0.02, noise=None).startswith("not simulated")
