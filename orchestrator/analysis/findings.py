@@ -98,6 +98,7 @@ class ArmLosslessness:
     earliest: int | None  # token index of the earliest divergence
     outcomes: tuple[PromptOutcome, ...]
     note: str | None  # why nothing of this arm is compared: its sampler, another control
+    too_early: str | None = None  # that it parts earlier than an arm of the same width: more than rounding
 
     @property
     def prompts(self) -> int:

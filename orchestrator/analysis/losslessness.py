@@ -7,6 +7,7 @@ itself is unknown, and so is every turn after one that is not identical: it may 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from orchestrator.analysis.divergence_rates import with_rates
 from orchestrator.analysis.findings import (
     ArmLosslessness,
     ComparedBy,
@@ -49,7 +50,7 @@ def losslessness(
         plain = plain_arm_of(arm, present)
         if arm.weights != base.weights and arm.speculates and plain is not None:
             found.append(_beside(arm, plain, by_arm, {}))
-    return Losslessness(control=control, arms=tuple(found))
+    return Losslessness(control=control, arms=tuple(with_rates(found, present, answers)))
 
 
 def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:

@@ -71,7 +71,8 @@ def _losslessness(found: Losslessness | None) -> Section | None:
         return None
     compared = [arm for arm in told if arm.identical + arm.differs]
     notes = list(dict.fromkeys(arm.note for arm in told if arm.note))
-    lines = [*(notes if compared else notes[:1]), *_why_unknown(told, found.control), *_examples(told)]
+    too_early = [arm.too_early for arm in told if arm.too_early]
+    lines = [*too_early, *(notes if compared else notes[:1]), *_why_unknown(told, found.control), *_examples(told)]
     return Section(
         title="same answers? (temperature 0, token by token where both tell their tokens)",
         head=("arm", "beside", "identical", "repeats alike", "differs at", "by the probe"),

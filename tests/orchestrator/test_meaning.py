@@ -18,7 +18,7 @@ from orchestrator.meaning import findings
 from orchestrator.plan import Plan, Prompt
 from orchestrator.report.loading import load_material
 from orchestrator.report.parts import Section as ReportSection
-from orchestrator.report.sections.meaning import widths_section
+from orchestrator.report.sections.meaning import losslessness_section, widths_section
 from orchestrator.report.verdict import verdict_lines
 from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
@@ -205,6 +205,15 @@ def test_speculation_beside_a_plain_arm_is_predicted_from_its_rounds(tmp_path: P
     assert curve.refused is not None  # the simulated arms draw what they accept, each by its own luck
     assert f"no best width is predicted ({curve.refused})" in " ".join(told.terminal().split())
     assert any(f"no best width is predicted ({curve.refused})." in line for line in section.lines)
+
+    lossless = told.findings.losslessness
+    assert lossless is not None
+    early = replace(lossless, arms=tuple(replace(one, too_early=f"{one.arm} parts early") for one in lossless.arms))
+    section = losslessness_section(
+        load_material(told.database, told.plan, told.run_id), replace(told.findings, losslessness=early)
+    )
+    assert isinstance(section, ReportSection)
+    assert "spec parts early." in section.lines
 
     seldom = replace(spec, proposing=0.05, rounds_timed=100, one_more=Figure(value=1.5, source=""))
     found = replace(told.findings, verify_costs=(seldom,))

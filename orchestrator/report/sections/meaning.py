@@ -277,7 +277,9 @@ def losslessness_section(material: Material, findings: Findings) -> Section | Ab
     if not any(one.identical or one.differs for one in found.arms):
         return Absent(title=title, reason="; ".join(dict.fromkeys(notes)) or "no two answers could be compared")
     forks = [fork for one in found.arms for fork in _forks(one)]
-    lines = [f"{note}." for note in dict.fromkeys(notes)]
+    lines = [
+        f"{words}." for words in [one.too_early for one in found.arms if one.too_early] + list(dict.fromkeys(notes))
+    ]
     if len(forks) > MOST_FORKS:
         lines.append(f"The first {MOST_FORKS} of {len(forks)} divergences; the table `divergence` holds all.")
     return Section(
