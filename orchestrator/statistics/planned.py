@@ -57,6 +57,11 @@ class Layout:
         return self.arms - 1 - self.has_floor
 
     @property
+    def shown(self) -> int:
+        """The treatments whose contrasts are computed."""
+        return min(self.treatments, MOST_TREATMENTS)
+
+    @property
     def lost(self) -> int:
         """The rounds that exchanges so few cost: power grows with the square root of the rest, nearly."""
         return minimum_rounds(self.alpha) - 2
@@ -123,7 +128,7 @@ class Tried:
 
 
 def supported_share(layout: Layout, *, rounds: int, effect: float, margin: float) -> float:
-    """The share of runs whose verdict on a treatment with this relative effect is "supported".
+    """The share of runs whose verdict on a treatment with this relative effect is "supported", less a standard error.
 
     Args:
         margin: of equivalence, as a share; 0: nothing is called no difference.
@@ -132,20 +137,24 @@ def supported_share(layout: Layout, *, rounds: int, effect: float, margin: float
     more = layout.scale(rounds, simulated=simulated)
     shift, inside = more * math.log1p(effect), -more * math.log1p(-margin)
     tried = _tried(layout, simulated)
-    found = [one.is_supported(sign * shift, alpha=layout.alpha, margin=inside) for one in tried for sign in (1.0, -1.0)]
-    return NO_CARRY_OVER * float(np.mean(found))
+    found = np.array(
+        [[one.is_supported(sign * shift, alpha=layout.alpha, margin=inside) for sign in (1.0, -1.0)] for one in tried]
+    )
+    # Treatments of a run share the control's noise, so that runs are counted, not treatments.
+    by_run = found.reshape(-1, 2 * layout.shown).mean(axis=1)
+    error = float(by_run.std()) / math.sqrt(len(by_run))
+    return NO_CARRY_OVER * (float(by_run.mean()) - error)
 
 
 @lru_cache(maxsize=8)
 def _tried(layout: Layout, rounds: int) -> tuple[Tried, ...]:
-    shown = min(layout.treatments, MOST_TREATMENTS)
     few = min(MOST_TRIALS / (layout.arms * rounds), 1.0)
-    runs = max(int(few * PAIRS) // (shown + layout.has_floor), FEWEST_RUNS)
+    runs = max(int(few * PAIRS) // (layout.shown + layout.has_floor), FEWEST_RUNS)
     signs = _some(exchanges(rounds, 0))
     return tuple(
         one
         for run in simulated_runs(layout.setting, arms=layout.arms, rounds=rounds, effects=(), runs=runs, seed=0)
-        for one in tried_of(layout, run, signs, shown)
+        for one in tried_of(layout, run, signs, layout.shown)
     )
 
 

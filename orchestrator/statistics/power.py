@@ -19,9 +19,8 @@ MOST_ROUNDS = 200
 LEAST_EFFECT, LARGEST_EFFECT = 0.002, 1.0  # relative ones that a plan names
 REACH = 8.0  # of an effect, within which a simulation is asked for the one that it finds
 BISECTIONS = 9
-LUCK = 0.02  # a standard error of the simulated share, added to the power asked for
 NEAR = 0.2  # logarithm of effects: simulations within it count for the planned rounds
-ROOM = 0.01  # of the power asked for, which the margin may take
+MAKING_UP = 1.25  # times the rounds that are enough without a margin
 FIRST_GUESS = 6.6  # smallest effect of one treatment in units of the noise, for one round
 STEP_MEDIAN = 1.137  # median of |difference of two| t variables with 4 degrees of freedom, in scales
 
@@ -57,7 +56,7 @@ def smallest_effect(
         layout = Layout(setting=setting, arms=arms, aa=aa, alpha=alpha)
 
         def enough(effect: float) -> bool:
-            return supported_share(layout, rounds=rounds, effect=effect, margin=margin) >= power + LUCK
+            return supported_share(layout, rounds=rounds, effect=effect, margin=margin) >= power
 
         effect = _least(enough, LEAST_EFFECT, LARGEST_EFFECT)
     return Detectable(rounds=rounds, effect=effect, power=power, setting=setting)
@@ -85,8 +84,11 @@ def rounds_for(
     rounds = _rounds_without_margin(layout, effect, power)
     if rounds is None:
         return None
-    without, within = (supported_share(layout, rounds=rounds, effect=effect, margin=each) for each in (0.0, margin))
-    return rounds if within >= min(without, power) - ROOM else None
+    # Near the margin some runs are called "no difference": a few rounds more may make up for them.
+    for more in range(rounds, min(math.ceil(MAKING_UP * rounds), MOST_ROUNDS) + 1):
+        if supported_share(layout, rounds=more, effect=effect, margin=margin) >= power:
+            return more
+    return None
 
 
 def _rounds_without_margin(layout: Layout, effect: float, power: float) -> int | None:
@@ -109,7 +111,7 @@ def _foretold(layout: Layout, rounds: int, effect: float, power: float) -> float
     """How many rounds the simulation of about so many says are needed; more by a half where it finds no effect."""
 
     def enough(effect: float) -> bool:
-        return supported_share(layout, rounds=rounds, effect=effect, margin=0.0) >= power + LUCK
+        return supported_share(layout, rounds=rounds, effect=effect, margin=0.0) >= power
 
     least = _least(enough, effect / REACH, min(effect * REACH, LARGEST_EFFECT))
     if least is None:
