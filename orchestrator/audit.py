@@ -251,6 +251,7 @@ def _result(
     parts = parts_of([one.scope for one in scoped], Asked.read(measured))
     comparisons = split_where_parts_disagree(comparisons, parts, waits=[one for one in waits.comparisons if one.turn])
     standings = {one.scope: _standing(run, one) for one in scoped}
+    aa_entry = [AA_LABEL] if (measured["label"] == AA_LABEL).any() else []  # a design may have none
     result = AuditResult(
         method_version=METHOD_VERSION,
         control=run.control,
@@ -263,7 +264,7 @@ def _result(
         floors=tuple(_floors(scoped)),
         best=best_everywhere(standings, parts, alpha=run.alpha, family=partial(_family_of, run), waits=waits.standings),
         carry_over=run.carry_over,
-        arms=arm_summaries(measured, [run.control, AA_LABEL, *run.treatments, *run.never_ran]),
+        arms=arm_summaries(measured, [run.control, *aa_entry, *run.treatments, *run.never_ran]),
         drift=run.drift,
         drift_reason=run.drift_reason,
         summary=summarise(comparisons, run.drift, run.metric),

@@ -48,7 +48,8 @@ def decide(case: Case) -> tuple[str, tuple[Reason, ...]]:
         return "underpowered", (Reason(code="too_few_rounds", text=text),)
     if case.effect is None or case.effect.rounds < needed:
         complete = case.effect.rounds if case.effect else 0
-        text = f"{complete} complete rounds; a level of {case.alpha:g} needs {needed}"
+        rounds = "1 complete round" if complete == 1 else f"{complete} complete rounds"
+        text = f"{rounds}; a level of {case.alpha:g} needs {needed}"
         return "underpowered", (Reason(code="too_few_rounds", text=text),)
     return _weigh(case, case.effect)
 

@@ -38,7 +38,7 @@ def test_servers_are_arms_like_any_other(tmp_path: Path) -> None:
         arms = (
             arm("mlx_lm", "mlx_lm.MlxLm", target, None),
             arm("mlx_lm_server", "mlx_lm_server.MlxLmServer", target, None),
-            arm("dflash_server", "dflash_server.DflashServer", target, draft, server_python=python),
+            arm("dflash_server", "dflash_server.DflashServer", target, draft, server_python=python, copy_drafts=False),
         )
         two_turns = (prompt(turns=2),)
         planned = plan(*arms, prompts=two_turns, rounds=2, aa=False, bracket=False, warmups=0, deadlines=DEADLINES)
