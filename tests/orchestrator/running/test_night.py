@@ -220,13 +220,9 @@ def test_load_bursts_are_waited_for_and_flagged_and_exclude_nothing_by_default(
     assert waited.gate_detail is not None
     assert waited.gate_detail["waited_for"]["cpu_cores_others"] == waited.gate_wait_s
     assert reasons(measured) == []
-    word, _, _, says = verdict(database, recorder)
+    word, ratio, _, says = verdict(database, recorder)
     assert word in ("supported", "could_be_drift")
-    judged = judge_run(database, recorder.plan, recorder.run_id).result
-    (found,) = (one for one in judged.comparisons if one.prompt_class is None)
-    assert found.ci_low is not None
-    assert found.ci_high is not None
-    assert found.ci_low <= 1.1 <= found.ci_high  # a mean has to pay for what bursts take
+    assert ratio == pytest.approx(1.1, abs=0.08)  # a mean pays for what bursts take from single trials
     assert "replayed" not in says
     assert "ran before the machine was quiet" not in says  # each waited until the burst was over
 
