@@ -142,7 +142,7 @@ def test_a_webhook_that_fails_is_a_note_without_its_address(hook: http.server.HT
     assert problem.startswith("INTERLACE_NOTIFY_WEBHOOK: not reached")
     assert "token-abc" not in problem
     assert told(tmp_path, INTERLACE_NOTIFY_WEBHOOK="file:///etc/passwd") == [
-        "INTERLACE_NOTIFY_WEBHOOK: not an http or https address"
+        "INTERLACE_NOTIFY_WEBHOOK: is not an http or https address"
     ]
 
 
@@ -156,7 +156,7 @@ def test_a_command_gets_the_file_and_the_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("command", "problem"),
-    [("false", "ended with 1"), ("/no/such/program", "cannot be run"), ("'unclosed", "cannot be read")],
+    [("false", "ended with 1"), ("/no/such/program", "cannot be run"), ("'unclosed", "is not a valid command line")],
 )
 def test_a_command_that_fails_is_a_note(tmp_path: Path, command: str, problem: str) -> None:
     (found,) = told(tmp_path, INTERLACE_NOTIFY_COMMAND=command)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from db.live import Life, Problem
-from orchestrator.overnight import watch as module
+from orchestrator import judging
 from orchestrator.overnight.clock_times import spoken
 from orchestrator.overnight.entry_run import run_entry
 from orchestrator.overnight.machine_lock import MachineLock
@@ -99,8 +99,8 @@ def test_statistics_are_made_once_a_round_and_problems_read_once_a_trial(
     database = database_of(tmp_path)
     run_id = queued(database, small(*TWO, rounds=3), tmp_path)
     judged: list[str] = []
-    monkeypatch.setattr(module, "measured_trials", lambda database, run_id: judged.append(run_id))
-    monkeypatch.setattr(module, "judge", lambda frame, plan: pytest.fail("nothing to judge") if frame else Said())
+    monkeypatch.setattr(judging, "measured_trials", lambda database, run_id: judged.append(run_id))
+    monkeypatch.setattr(judging, "judge", lambda frame, plan: pytest.fail("nothing to judge") if frame else Said())
     watcher = Looks(Watch(database, run_id))
     run_entry(database, run_id, lock=MachineLock("test"), observer=watcher)
     assert len(watcher.alive) == 6

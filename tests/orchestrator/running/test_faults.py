@@ -1,6 +1,7 @@
 """Every way in which a worker can fail, through a whole run with real processes: one invalid trial with its kind, and
 the run goes on."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from orchestrator.running.readiness import journal_beside
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.running.test_runner import Witness, rows, run
 from workers import process
+from workers.files.private import open_private
 from workers.journal import read_journal
 
 ROUNDS = 4
@@ -63,16 +65,16 @@ def test_each_fault_is_one_invalid_trial_with_its_kind(
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log of the arm `bad` lies on a disk that takes nothing."""
-    load = Crew._load  # noqa: SLF001 - no public place lets one arm's log lie elsewhere
+    """The log of the arm `bad` lies on a disk that has no room."""
 
-    def with_full_log(crew: Crew, arm: Arm) -> Member:
-        log = crew.log_dir / f"{arm.name}.log"
-        if arm.name == "bad" and not log.is_symlink():
-            log.symlink_to("/dev/full")
-        return load(crew, arm)
+    def opened(path: Path, flags: int) -> int:
+        descriptor = open_private(path, flags)
+        if path.name != "bad.log":
+            return descriptor
+        os.close(descriptor)
+        return os.open("/dev/full", os.O_WRONLY)
 
-    monkeypatch.setattr(Crew, "_load", with_full_log)
+    monkeypatch.setattr("workers.child.open_private", opened)
 
 
 def failing_load(monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], *, which: Callable[[int], bool]) -> None:
