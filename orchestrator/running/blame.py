@@ -17,6 +17,7 @@ OF_THE_PLAN = frozenset(
         FaultKind.draft_mismatch,
         FaultKind.tokenizer_mismatch,
         FaultKind.unsupported_setting,
+        "cached_prompt",  # `orchestrator.running.cached`
         # Of the evidence, `orchestrator.running.evidence`: what the plan asks for is not what runs.
         "engagement_unknown",
         "evidence_broken",

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from db import models
 from db.frames import trials, verdicts
 from db.session import open_database, reading, transaction
+from orchestrator.audit import METHOD_VERSION
 from orchestrator.errors import StoppedError
 from orchestrator.jsonable import bounded
 from orchestrator.judging import decisions, host_noise, judge_run
@@ -140,5 +141,5 @@ def test_an_old_verdict_that_no_longer_holds_is_named_with_the_reason(finished: 
     assert len([line for line in lines if "in parts of the run" not in line]) == len(changed) > 0
     for one, line in zip(changed, lines, strict=False):
         assert line.startswith(f"decided otherwise: {one.treatment} against {one.control}: method 4, on ")
-        assert "said no difference (1.001); method 5 says" in line
+        assert f"said no difference (1.001); method {METHOD_VERSION} says" in line
         assert one.reasons[0].text in line
