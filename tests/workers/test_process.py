@@ -268,7 +268,11 @@ def record(line): os.write(int(sys.argv[sys.argv.index("--record-fd") + 1]), lin
     [
         ("sys.exit('no module named workers')", FaultKind.crashed, "exit status 1"),
         ("record(b'hello?\\n'); time.sleep(60)", FaultKind.garbage, "no message"),
-        ('record(b\'{"kind":"done","request_id":"1"}\\n\')', FaultKind.garbage, "no greeting of protocol"),
+        (
+            'record(b\'{"kind":"done","request_id":"1"}\\n\'); time.sleep(60)',
+            FaultKind.garbage,
+            "no greeting of protocol",
+        ),
         ("record(b'{\"kind\":')", FaultKind.exited_without_record, "exit status 0"),
         (
             "sys.exit('[METAL] Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)')",

@@ -96,7 +96,7 @@ def test_a_python_that_is_too_old_says_so(tmp_path: Path) -> None:
         #!/bin/sh
         exec {sys.executable} -c 'import runpy, sys
         sys.version_info = (3, 10, 4)
-        runpy.run_path(sys.argv[3], run_name="__main__")' "$@"
+        runpy.run_path(next(each for each in sys.argv if each.endswith("launch.py")), run_name="__main__")' "$@"
         """
     script.write_text(textwrap.dedent(lines))
     script.chmod(0o755)
