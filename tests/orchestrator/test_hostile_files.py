@@ -129,7 +129,7 @@ def test_what_is_not_a_file_is_not_waited_for(desk: Desk) -> None:
     assert "is not a regular file" in str(desk.run("status", "--db", "pipe").exception)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_column_at_a_wrong_type_is_a_line_or_is_shown(desk: Desk) -> None:
     chance = random.Random(12)
     shown = 0
@@ -140,7 +140,7 @@ def test_each_column_at_a_wrong_type_is_a_line_or_is_shown(desk: Desk) -> None:
         assert found.problems == (), (table, column, value)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_numbers_and_json_of_their_own_type_are_a_line_or_are_shown(desk: Desk) -> None:
     chance = random.Random(13)
     changes = [change_json(*each, chance) for each in JSON_COLUMNS * 3] + [

@@ -29,7 +29,7 @@ def arm(name: str, target: str, checkpoint: dict[str, Any], draft: dict[str, Any
     return Arm(name=name, checkpoint=checkpoint, engine=engine, sampling=SAMPLING, draft=draft)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_servers_are_arms_like_any_other(tmp_path: Path) -> None:
     target = tiny_drafts.build_target(tmp_path / "target") | {"bits": None}
     draft = tiny_drafts.build_draft(tmp_path / "draft") | {"bits": None}

@@ -72,7 +72,7 @@ def run(folder: Path, sweep: str) -> dict[str, dict[str, Any]]:
     return {row["arm"]: row for row in rows}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_engine_of_this_environment_engages_in_one_run(folder: Path) -> None:
     arms = run(folder, HEAD + HERE)
     assert len(arms) == 6
@@ -88,7 +88,7 @@ def test_every_engine_of_this_environment_engages_in_one_run(folder: Path) -> No
     assert not plain["engaged"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_arms_of_two_environments_share_a_run(folder: Path) -> None:
     arms = run(folder, HEAD + ELSEWHERE.format(python=elsewhere()))
     versions = {row["engine_version"]: row["mlx_lm_version"] for row in arms.values()}
@@ -98,7 +98,7 @@ def test_arms_of_two_environments_share_a_run(folder: Path) -> None:
     assert all(row["engaged"] for row in arms.values() if row["requested"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_draft_that_the_package_does_not_know_stops_the_run_in_preflight(folder: Path) -> None:
     """The article's failure: never a slow night on the plain engine."""
     write(

@@ -70,12 +70,12 @@ def case(target: dict[str, Any], draft: dict[str, Any], python: str) -> Iterator
         yield case
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 class TestContract(EngineContract):
     pass
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_short_request_drafts_and_the_server_says_so(case: EngineCase) -> None:
     (only,) = converse(case.engine, FIRST, max_tokens=24)
     assert only.evidence.engaged is True
@@ -85,7 +85,7 @@ def test_a_short_request_drafts_and_the_server_says_so(case: EngineCase) -> None
     assert (case.info.drafted_per_step, case.info.verify_width) == (tiny_drafts.BLOCK - 1, tiny_drafts.BLOCK)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_fast_path_is_no_engagement_whatever_the_banner_says(
     target: dict[str, Any], draft: dict[str, Any], python: str
 ) -> None:
@@ -100,7 +100,7 @@ def test_the_fast_path_is_no_engagement_whatever_the_banner_says(
         engine.close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_draft_of_a_newer_version_ends_the_load_at_once(target: dict[str, Any], folder: Path, python: str) -> None:
     """The server prints the 23 parameters that it does not know, and then neither serves nor ends."""
     newer = tiny_drafts.build_draft(folder / "newer", version=2)
@@ -145,7 +145,7 @@ def test_the_command_carries_the_settings(target: dict[str, Any], draft: dict[st
 LONG = "Count the words of this sentence, which goes on for quite a while before it ends. " * 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_prompt_outlives_its_conversation_nor_the_arm(
     target: dict[str, Any], draft: dict[str, Any], python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +169,7 @@ def test_no_prompt_outlives_its_conversation_nor_the_arm(
     assert not list(home.rglob("*prefix*"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("copy_drafts", [True, False])
 def test_a_draft_that_is_always_wrong_is_not_useful_whatever_is_copied(
     folder: Path, python: str, copy_drafts: bool

@@ -221,7 +221,7 @@ def interlace(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is the Linux linker's")
 @pytest.mark.skipif(
     ctypes.util.find_library("openblas") is None and "CI" not in os.environ,

@@ -215,7 +215,7 @@ def test_counters_of_a_whole_server_are_ours_where_it_served_nobody_else(
     assert found is expected
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_stand_ins_in_processes_of_their_own_admit_nothing_wrong_and_everything_honest() -> None:
     script = Path(__file__).parents[2] / "benchmarks" / "sabotaged_servers.py"
     presets = "llama_cpp_old,ollama,omlx_mtp,vllm"
@@ -235,7 +235,7 @@ urllib.request.urlopen(request, timeout=60).read()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_real_dflash_serve_with_a_second_client(tmp_path: Path) -> None:
     """Ours are short enough for its plain fast path; the second client's speculate."""
     target, draft = tiny_drafts.build_target(tmp_path / "target"), tiny_drafts.build_draft(tmp_path / "draft")

@@ -153,7 +153,7 @@ def test_any_bytes_at_all_give_the_same_events(stream: bytes, places: list[int])
 SPLITS_AN_EXAMPLE = 50
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @given(STREAMS, st.integers(0, 2**32 - 1))
 @settings(max_examples=2_200, deadline=None)
 def test_a_hundred_thousand_cuts(stream: bytes, seed: int) -> None:

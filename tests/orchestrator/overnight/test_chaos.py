@@ -9,7 +9,7 @@ import pytest
 from benchmarks.chaos import Chaos, Report, check_run, finish, opened, planned, start_life, stored_run
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_survives_two_hundred_kills(tmp_path: Path) -> None:
     report = Chaos(tmp_path, 200, 60, random.Random(0), lambda text: None).run()
     assert report.faults == {}
@@ -18,7 +18,7 @@ def test_a_run_survives_two_hundred_kills(tmp_path: Path) -> None:
     assert report.interrupted > 5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_log_that_was_torn_by_a_power_cut_costs_the_last_trials_only(tmp_path: Path) -> None:
     """What the disk had not got yet is missing; the rest is whole, and the run goes on from there."""
     path, plan = tmp_path / "run.db", planned(6)

@@ -91,7 +91,7 @@ def passes(database: Database) -> set[tuple[str, str, int]]:
         return {(name, row.role, row.width) for name, row in session.execute(rows)}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_tells_what_differs_and_what_a_pass_takes(database: Database, tmp_path: Path) -> None:
     def twice(made: Plan, recorder: Recorder, crew: Crew) -> None:
         """As a run that was ended within its probes and is resumed."""
@@ -125,7 +125,7 @@ def served(name: str, checkpoint: dict[str, Any]) -> Arm:
     return Arm(name=name, checkpoint=checkpoint, engine=engine, sampling=sampling, draft=None)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("control_is_a_server", [False, True])
 def test_a_servers_answers_are_told_again_and_judged(
     database: Database, tmp_path: Path, control_is_a_server: bool

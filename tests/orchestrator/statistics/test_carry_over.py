@@ -33,7 +33,7 @@ def test_a_hot_arm_slows_its_successor() -> None:
     assert np.median([one.ratio for one in noticed]) == pytest.approx(0.88, abs=0.04)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_carry_over_it_is_seldom_said_to_matter() -> None:
     found = [carry_over(trials, control="control", seed=0) for trials in runs_of(300, 1.0)]
     assert np.mean([one is not None and one.matters for one in found]) <= 0.03

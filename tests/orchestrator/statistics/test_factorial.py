@@ -44,7 +44,7 @@ def test_the_articles_composition() -> None:
     assert found.main_second["4"].ratio == pytest.approx((1.28 * 3.01 / 2.55) ** 0.5, rel=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", ["none", "saturating", "step", "random_walk"])
 def test_the_interval_of_a_composition_covers(profile: str) -> None:
     true = ARTICLE[2] / (ARTICLE[0] * ARTICLE[1])

@@ -33,7 +33,7 @@ def best_of(trials: ScopeTrials, ratios: dict[str, float], *, lower_is_better: b
     return tuple(arm for arm in (own.best, *own.others) if arm not in worse)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("effects", "equal"), [((), NAMES[1:]), ((1.3,), NAMES[2:]), ((1.05, 1.1, 0.9), NAMES[4:])])
 def test_any_false_finding_is_rare(effects: tuple[float, ...], equal: list[str]) -> None:
     found = [p_of(trials) for trials in runs_of(effects, 400)]

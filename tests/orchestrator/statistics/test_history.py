@@ -103,7 +103,7 @@ def most(promised: float, histories: int) -> float:
     return promised + 3 * float(np.sqrt(promised * (1 - promised) / histories))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("length", [20, 90])
 def test_noise_alone_raises_at_most_one_false_alarm_in_a_hundred(length: int) -> None:
     histories = 300
@@ -111,7 +111,7 @@ def test_noise_alone_raises_at_most_one_false_alarm_in_a_hundred(length: int) ->
     assert alarms / histories <= most(FALSE_ALARMS, histories)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("correlation", "length"), [(0.4, 90), (0.4, 420), (0.6, 420)])
 def test_evenings_that_resemble_each_other_are_no_change(correlation: float, length: int) -> None:
     histories = 120

@@ -81,7 +81,7 @@ def test_planned_rounds_get_the_verdict(treatments: int) -> None:
     assert share_decided(treatments=treatments, rounds=rounds, effect=0.03, runs=60) >= 0.7
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("treatments", [1, 3, 6])
 @pytest.mark.parametrize("effect", [0.02, 0.03, 0.05])
 def test_planned_rounds_get_the_verdict_at_scale(treatments: int, effect: float) -> None:

@@ -32,7 +32,7 @@ def first_decision(contrasts: Floats) -> int | None:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", PROFILES)
 def test_at_any_look_an_error_is_rare(profile: str) -> None:
     errors = [largest_wealth(c, np.zeros(1))[0] >= 20 for c in contrasts_of(profile, 1.0, 40, 400)]

@@ -34,7 +34,7 @@ def test_power_for_five_percent_at_eight_rounds(profile: str, power: float) -> N
     assert 0.93 <= found.covered <= 0.97
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("rounds", [6, 8, 20, 40])
 @pytest.mark.parametrize("arms", [2, 6])
@@ -45,7 +45,7 @@ def test_coverage_whatever_the_drift_the_arms_and_the_rounds(arms: int, rounds: 
     assert abs(1 - found.covered - level) <= 3 * math.sqrt(level * (1 - level) / runs)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("arms", [2, 6])
 def test_heavy_tails_change_no_error_rate(arms: int, profile: str) -> None:
@@ -54,7 +54,7 @@ def test_heavy_tails_change_no_error_rate(arms: int, profile: str) -> None:
     assert 0.93 <= found.covered <= 0.975
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("arms", [2, 3, 6])
 @pytest.mark.parametrize("profile", ["linear", "saturating"])
 def test_power_for_two_percent_at_twenty_rounds(profile: str, arms: int) -> None:
@@ -68,7 +68,7 @@ def test_other_arms_effects_cost_no_power() -> None:
     assert among.rejected >= alone.rejected - 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", ["none", "linear", "saturating", "step"])
 def test_the_verdict_sees_five_percent_and_hardly_ever_invents_it(profile: str) -> None:
     setting = standard(profile, 24)
