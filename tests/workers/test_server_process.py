@@ -212,7 +212,8 @@ def test_the_servers_words_are_in_the_runs_log_and_it_is_in_the_journal(load: Lo
         assert answer.first_visible_us is not None
         assert "DFlashEngine loaded" in (tmp_path / "a.log").read_text()
         ports = {entry.pid: entry.port for entry in read_journal(tmp_path / "workers.jsonl")}
-        assert ports == {worker.pid: None, server.pid: port_of(server)}
+        # A short-lived program that asks for the server's versions may stand there as well, until it is seen gone.
+        assert ports.items() >= {worker.pid: None, server.pid: port_of(server)}.items()
         assert port_is_open(ports[server.pid] or 0)
         report = worker.stop(10.0)
     assert (report.returncode, report.signals, report.survivors, report.open_ports) == (0, (), (), ())
