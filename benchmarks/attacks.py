@@ -22,7 +22,7 @@ from orchestrator.statistics.family import step_down
 from orchestrator.statistics.observations import ScopeTrials, Usable
 
 Random = np.random.Generator
-Order = npt.NDArray[np.object_]  # whose each trial is, shape (rounds, entries)
+Order = npt.NDArray[np.object_]  # the arm of each trial, shape (rounds, entries)
 # Of a run: log values of shape (rounds, entries, prompts of a round), given whose they are; and the true mean effect.
 Attack = Callable[[Random, Order], tuple[Floats, float]]
 THREE = (CONTROL, AA_LABEL, TREATMENT)

@@ -8,7 +8,7 @@ memory. What is taken is shown by every command, for a share of the files. The k
     numbers   a value of the column's type     rows    rows that are missing
     database  bytes of the database            archive bytes of the file
 
-Exit code 1: a traceback, a line that is none, a command over 10 s of CPU, more than 500 MB, or an unsound database.
+Exit code 1: a traceback, a message of several lines, a command over 10 s of CPU, over 500 MB, or an unsound database.
 """
 
 import argparse

@@ -154,19 +154,21 @@ def _trials(arm: str, body: Mapping[str, Any], at: dt.datetime | None, tally: Ta
 
 
 class _Places:
-    """Where in time the trials of a phase were: spread over it evenly."""
+    """Where in time the trials of a phase were: spread over it evenly, up to the first phase of unknown duration."""
 
     _ORDER = ("warmup", "ttft_cold", "cache_priming", "ttft_cached", "throughput")
 
     def __init__(self, at: dt.datetime | None, durations: Mapping[str, Any]) -> None:
         self._at = at
-        self._durations = {name: float(durations.get(name) or 0.0) for name in self._ORDER}
+        self._durations = {name: durations.get(name) for name in self._ORDER}
 
     def of(self, phase: str, trials: int) -> list[dt.datetime | None]:
-        if self._at is None:
+        needed = self._ORDER[: self._ORDER.index(phase) + 1]
+        known = [float(each) for name in needed if (each := self._durations[name]) is not None]
+        if self._at is None or len(known) < len(needed):
             return [None] * trials
-        before = sum(self._durations[name] for name in self._ORDER[: self._ORDER.index(phase)])
-        step = self._durations[phase] / max(trials, 1)
+        *earlier, own = known
+        before, step = sum(earlier), own / max(trials, 1)
         return [self._at + dt.timedelta(seconds=before + step * number) for number in range(trials)]
 
 

@@ -111,9 +111,9 @@ def _arm(name: str, result: Mapping[str, Any], kept: Mapping[str, Any]) -> Forei
 
 
 def _start(result: Mapping[str, Any], tally: Tally) -> dt.datetime | None:
-    """The file is dated at the end."""
+    """The file is dated at the end; without its duration the start is unknown."""
     end, duration_s = parse_time(result.get("date")), tally.number(result, "duration")
-    return None if end is None else end - dt.timedelta(seconds=duration_s or 0.0)
+    return None if end is None or duration_s is None else end - dt.timedelta(seconds=duration_s)
 
 
 def _speculation(result: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:

@@ -196,6 +196,11 @@ def test_vllm_summary_is_one_trial_dated_at_the_end_in_no_zone() -> None:
     assert results.arms[0].kept["tp"] == "1"
 
 
+def test_vllm_without_a_duration_has_no_start_and_not_its_end() -> None:
+    (trial,) = read_body(body("vllm_bench.json") | {"duration": None}).trials
+    assert trial.started_at is None
+
+
 def test_vllm_summary_in_seconds_under_the_name_of_milliseconds() -> None:
     value = body("vllm_bench.json")
     seconds = {name: number / 1000 for name, number in value.items() if name.endswith("_ms")}
