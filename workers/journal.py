@@ -36,8 +36,8 @@ class Spawned:
     arm: str
     pid: int
     create_time: float  # see `workers.identity.started_s`
-    pgid: int
-    sid: int
+    pgid: int  # 0: of a leader outside our PID namespace
+    sid: int  # likewise
     exe: str | None  # None: the system does not say
     cwd: str | None
     parent_pid: int  # of the run's own process, for descendants too: whoever must live for this one to be in use
@@ -226,6 +226,11 @@ def _is_pid(value: Any) -> bool:
     return type(value) is int and 0 < value < _MOST_PIDS
 
 
+def _is_group(value: Any) -> bool:
+    """A process group's or a session's number. 0: its leader is outside our PID namespace, as in some containers."""
+    return type(value) is int and 0 <= value < _MOST_PIDS
+
+
 def _is_time(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
@@ -247,8 +252,8 @@ _GONE = {"pid": _is_pid, "create_time": _is_time}
 _SPAWNED = _GONE | {
     "run_id": _is_text,
     "arm": _is_text,
-    "pgid": _is_pid,
-    "sid": _is_pid,
+    "pgid": _is_group,
+    "sid": _is_group,
     "exe": _is_optional_text,
     "cwd": _is_optional_text,
     "parent_pid": _is_pid,

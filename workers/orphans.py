@@ -124,6 +124,8 @@ class _Rules:
             sid = os.getsid(process.pid)
         except OSError:
             return None
+        if sid == 0:  # a leader outside our PID namespace: nothing tells such sessions apart
+            return None
         for entry in self.entries:
             if sid == entry.sid and started_s(process) >= entry.create_time:
                 used_again = _names_another(entry.pid, entry.create_time)

@@ -66,6 +66,13 @@ def test_a_process_stays_in_the_journal_until_it_is_gone(path: Path, own: Spawne
     assert read_journal(path) == [other]
 
 
+def test_a_process_whose_leader_is_outside_the_pid_namespace_is_journaled(path: Path, own: Spawned) -> None:
+    """A container without an init of its own: the kernel gives 0 for its processes' group and session."""
+    inside = replace(own, pgid=0, sid=0)
+    Journal(path).spawned(inside)
+    assert look_into(path) == Content(entries=(inside,))
+
+
 def test_a_line_that_a_crash_cut_short_is_passed_over(path: Path, own: Spawned) -> None:
     Journal(path).spawned(own)
     with path.open("ab") as file:

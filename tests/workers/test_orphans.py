@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -149,6 +150,20 @@ def test_without_journal_and_mark_it_is_only_reported(tmp_path: Path, doomed: li
     assert suspect.memory_bytes is not None
     assert suspect.memory_bytes > HELD_BYTES
     assert not is_gone(pid)
+
+
+def test_sessions_without_a_visible_leader_are_not_taken_for_one(
+    tmp_path: Path, doomed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every process whose session leader is outside the PID namespace has the session number 0."""
+    pid = left_behind(tmp_path, how="unseen", without=f"SPT_NOENV {OWNER_MARK}")
+    doomed.append(pid)
+    (entry,) = read_journal(tmp_path / "journal")
+    Journal(tmp_path / "journal").gone(entry)
+    Journal(tmp_path / "journal").spawned(replace(entry, sid=0))
+    monkeypatch.setattr(os, "getsid", lambda pid: 0)
+    found = find_leftovers(tmp_path / "journal", large_bytes=1 << 50)
+    assert pid not in {suspect.pid for suspect in found.suspects}
 
 
 def test_the_processes_of_a_run_that_lives_are_left_alone(tmp_path: Path) -> None:
