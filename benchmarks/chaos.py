@@ -48,7 +48,7 @@ from orchestrator.running.preparation import find_weights
 from orchestrator.schedule import ScheduledTrial, attempt_order, build_schedule
 from orchestrator.statistics.findings import AuditResult
 from orchestrator.views import audit_view, meaning_view, terminal
-from workers.host import read_host
+from workers.machine.host import read_host
 
 WARM = (entry_run, machine_lock, SilentObserver, audit_view, meaning_view, terminal)  # imported before any fork
 SIMULATED = ("engine=simulated", "checkpoint=simulated", "workload=quick", "engine.effect=1.0,1.1", "gate.cooldown_s=0")

@@ -33,8 +33,8 @@ from workers.engines import openai_http
 from workers.engines.base import TurnRequest
 from workers.engines.openai_http import OpenaiHttp
 from workers.errors import EngineError
-from workers.server_process import HOST, free_port, port_is_open
 from workers.stopwatch import Stopwatch
+from workers.supervision.server_process import HOST, free_port, port_is_open
 
 TOKEN_S = 0.004
 START_S = 120.0

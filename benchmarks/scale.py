@@ -47,9 +47,9 @@ from orchestrator.running.preparation import ArmWeights
 from orchestrator.running.recorder import Recorder
 from orchestrator.running.stored import stored_plan
 from orchestrator.schedule import ScheduledTrial
-from workers.host import HostFacts
+from workers.machine.host import HostFacts
+from workers.machine.telemetry import Reading
 from workers.protocol import Evidence, Generation
-from workers.telemetry import Reading
 
 COMMITS = 300
 REPEATS = 5

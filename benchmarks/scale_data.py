@@ -23,7 +23,7 @@ from orchestrator.plan import Plan
 from orchestrator.running.making import create_run
 from orchestrator.running.preparation import ArmWeights
 from orchestrator.schedule import ScheduledTrial, build_schedule
-from workers.host import HostFacts
+from workers.machine.host import HostFacts
 
 START = dt.datetime(2025, 11, 1, 20, 0, tzinfo=dt.UTC)
 TOKENS = 200  # of an answer

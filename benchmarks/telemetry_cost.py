@@ -37,9 +37,9 @@ import numpy as np
 from scipy.stats import norm
 
 from orchestrator.plan import Deadlines
-from workers.process import WorkerProcess, WorkerSpec
+from workers.machine.samples import Sampler
 from workers.protocol import Generate, Load
-from workers.sampling import Sampler
+from workers.supervision.worker_process import WorkerProcess, WorkerSpec
 
 BOUND = 0.005
 INTERVAL_S = 1.0  # of the sampler in a run

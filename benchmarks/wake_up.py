@@ -17,8 +17,8 @@ from telemetry_cost import loaded
 
 from orchestrator.effects import estimate_effect
 from orchestrator.plan import Deadlines
-from workers.process import WorkerProcess
 from workers.protocol import Generate, Generation
+from workers.supervision.worker_process import WorkerProcess
 
 TOKENS = 24
 

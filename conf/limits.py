@@ -41,7 +41,7 @@ _OMLX: dict[str, Rule] = {
     "burst_decode": one_of("off", "light", "balanced", "aggressive"),
     "max_context": at_least(1),
 }
-# What workers.drift and workers.engines.simulated know; conf imports neither, so a test holds them equal.
+# What workers.machine.drift and workers.engines.simulated know; conf imports neither, so a test holds them equal.
 _DRIFTS = ("none", "linear", "saturating", "step", "random_walk", "bursts", "duty_cycle")
 _FAULTS = (
     "crash", "segfault", "exit0", "garbage", "flood", "oom", "load_error", "hang_load", "hang_first", "hang_between",

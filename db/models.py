@@ -178,7 +178,7 @@ class Run(Base):
     simulated: Mapped[bool]
     # Lease of the process that runs it: a dead pid of this boot, or another boot, means interrupted.
     runner_pid: Mapped[int | None]
-    runner_started_at: Mapped[float | None]  # the process's start within `boot_id`: `workers.identity`
+    runner_started_at: Mapped[float | None]  # the process's start within `boot_id`: `workers.machine.process_identity`
     boot_id: Mapped[str | None]
     log_dir: Mapped[str | None]
     note: Mapped[str | None]

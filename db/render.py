@@ -24,7 +24,7 @@ from rich.text import Text
 from db.errors import LocationError, QueryError
 from db.escaping import in_markdown, shown, shown_json, shown_line
 from db.result import QueryResult, Value
-from workers.files.writing import write_file
+from workers.files.atomic import write_file
 
 STYLES = ("table", "csv", "json", "markdown", "parquet")
 NULL = "\u2013"  # a dash

@@ -15,13 +15,13 @@ from orchestrator.planning.device import read_device
 from orchestrator.planning.memory import share_of_memory_bytes
 from orchestrator.running.gate import Finding, check
 from orchestrator.running.readiness import describe_orphan, describe_suspect
-from workers.awake import Awake, keep_awake
-from workers.host import HostFacts, read_host
-from workers.orphans import Leftovers, find_leftovers
-from workers.remedies import remedy
-from workers.sampling import Sample
-from workers.surroundings import versions
-from workers.telemetry import RATE_WINDOW_S, MachineReader, Reading
+from workers.environment import versions
+from workers.machine.host import HostFacts, read_host
+from workers.machine.remedies import remedy
+from workers.machine.samples import Sample
+from workers.machine.sleep_inhibitor import Awake, keep_awake
+from workers.machine.telemetry import RATE_WINDOW_S, MachineReader, Reading
+from workers.supervision.orphans import Leftovers, find_leftovers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Diagnosis:
     """Everything that the doctor found."""
 
     host: HostFacts
-    device: dict[str, Any]  # see workers.device
+    device: dict[str, Any]  # see workers.machine.device
     memory_budget_bytes: int | None
     versions: dict[str, str | None]
     readings: tuple[Reading, ...]

@@ -28,7 +28,7 @@ from orchestrator.statistics.observations import Usable, measured_rows
 from orchestrator.statistics.power import observed_setting
 from orchestrator.statistics.unrandomised import DriftExplanation, explain_by_drift
 from orchestrator.storing import save_audit
-from workers.host import HostFacts
+from workers.machine.host import HostFacts
 
 SHORT_HASH = 6  # of a configuration, as shown to people
 _SAMPLER = ("temperature", "top_p", "top_k", "min_p")

@@ -1,4 +1,7 @@
-"""`python -m workers --request-fd N --record-fd M`: one arm's process. Started by `workers.process`, not by hand."""
+"""`python -m workers --request-fd N --record-fd M`: the process of one arm.
+
+`workers.supervision.worker_process` starts it; it is not meant to be typed.
+"""
 
 import argparse
 import faulthandler

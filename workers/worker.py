@@ -18,6 +18,7 @@ from typing import Self
 
 from workers.counts import Counts, require_possible
 from workers.engines.base import Engine, TurnRequest, TurnResult
+from workers.environment import require_environment, told_when_missing, versions
 from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify
 from workers.masking import KNOWN
 from workers.protocol import (
@@ -44,7 +45,6 @@ from workers.protocol import (
 )
 from workers.references import resolved_engine
 from workers.stopwatch import Stopwatch
-from workers.surroundings import require_environment, told_when_missing, versions
 
 ENGINES_PACKAGE = "workers.engines."
 EXIT_OK, EXIT_LOAD_FAILED, EXIT_GARBAGE, EXIT_PARENT_GONE = 0, 1, 2, 3

@@ -11,11 +11,11 @@ from orchestrator.commands.opening import optional_path
 from orchestrator.configuration.parts import Parts
 from orchestrator.errors import InputError
 from orchestrator.views.terminal import console, table
-from workers.checkpoints import CheckpointInfo, checkpoints_dir, describe, inspect, resolve
 from workers.errors import EngineError
+from workers.weights.checkpoints import CheckpointInfo, checkpoints_dir, describe, inspect, resolve
 
 if TYPE_CHECKING:
-    from workers.quantising import Quantisation
+    from workers.weights.quantisation import Quantisation
 
 WITHOUT_WEIGHTS = "simulated"
 
@@ -72,7 +72,7 @@ def _require_name(name: str) -> str:
 
 
 def _import_smollm2(source: str) -> None:
-    from workers.smollm2 import NAMES, import_smollm2
+    from workers.weights.smollm2 import NAMES, import_smollm2
 
     names = tuple(NAMES) if source == "smollm2" else (source,)
     for found in import_smollm2(lambda text: console().print(Text(text)), names=names):
@@ -81,8 +81,8 @@ def _import_smollm2(source: str) -> None:
 
 
 def _import_gguf(source: Path, *, name: str | None, bits: int | None) -> None:
-    from workers.checkpoints import exclusive
-    from workers.gguf import Recipe, convert, default_dtype
+    from workers.weights.checkpoints import exclusive
+    from workers.weights.gguf import Recipe, convert, default_dtype
 
     if not source.is_file():
         raise InputError(f"{source}: no such file; give a .gguf file, or `smollm2` for the small model")
@@ -97,8 +97,8 @@ def make_checkpoint(
     source: str, *, name: str | None, bits: int | None, group_size: int, dtype: str | None, config_dir: str | None
 ) -> None:
     """`interlace checkpoint make`."""
-    from workers.quantising import Quantisation
-    from workers.quantising import make_checkpoint as make
+    from workers.weights.quantisation import Quantisation
+    from workers.weights.quantisation import make_checkpoint as make
 
     if bits is None and dtype is None:
         raise InputError(f"{source}: nothing to make; say --bits, --dtype, or both")

@@ -17,7 +17,7 @@ def show_status(*, url: str | None, limit: int, live: bool) -> None:
     from orchestrator.views.queue_view import print_queue
     from orchestrator.views.status_view import print_at, print_problems, print_status
     from orchestrator.views.terminal import console
-    from workers.host import read_host
+    from workers.machine.host import read_host
 
     database, out, now = open_stored(url), console(), dt.datetime.now(dt.UTC)
     running = live_run(database)

@@ -66,7 +66,7 @@ def store_run(planned: Planned, *, quiet: bool) -> tuple["Database", str]:
     from orchestrator.views.machine_lines import machine_lines
     from orchestrator.views.plan_view import print_plan
     from orchestrator.views.terminal import console
-    from workers.host import read_host
+    from workers.machine.host import read_host
 
     database = open_database(planned.url)
     if not quiet:
@@ -144,7 +144,7 @@ def _show(database: "Database") -> None:
     from orchestrator.overnight.agenda import agenda, waiting_here
     from orchestrator.views.queue_view import print_queue
     from orchestrator.views.terminal import console
-    from workers.host import read_host
+    from workers.machine.host import read_host
 
     now = dt.datetime.now(dt.UTC)
     print_queue(agenda(waiting_here(database, read_host()), now=now), console(), now=now)
@@ -163,7 +163,7 @@ def work(*, until: str | None, preflight: bool, url: str | None, quiet: bool) ->
     from orchestrator.views.night_view import NightTeller
     from orchestrator.views.queue_view import print_queue
     from orchestrator.views.terminal import console
-    from workers.host import read_host
+    from workers.machine.host import read_host
 
     out, now, host = console(), dt.datetime.now(dt.UTC), read_host()
     ends_at = None if until is None else next_time(until, now=now)

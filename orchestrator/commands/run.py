@@ -52,7 +52,7 @@ def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet:
     from db.run_names import LAST
     from orchestrator.overnight.machine_lock import MachineLock
     from orchestrator.running.elsewhere import refuse_from_elsewhere
-    from workers.host import read_host
+    from workers.machine.host import read_host
 
     database = open_stored(url)
     run_id = unfinished_run(database) if run_text.strip().lower() == LAST else named_run(database, run_text)

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm
-from workers.surroundings import DISTRIBUTIONS, versions_by_files
+from workers.environment import DISTRIBUTIONS, versions_by_files
 
 # What stays out of a name: anything that SQL, a shell or a table would want escaped.
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _.=+:/-]+")

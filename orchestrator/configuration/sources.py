@@ -72,7 +72,7 @@ def _real(parts: Parts) -> str:
 
 
 def _check_shape(checkpoint: Mapping[str, Any]) -> None:
-    from workers.dummies import SHAPES
+    from workers.weights.dummies import SHAPES
 
     if checkpoint["shape"] not in SHAPES:
         hint = suggest(checkpoint["shape"], list(SHAPES))

@@ -18,8 +18,8 @@ from orchestrator.running.progress import remainder
 from orchestrator.running.stored import frozen_plan, stored_trials
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from orchestrator.views.machine_lines import known_rates
-from workers.host import HostFacts
-from workers.identity import Lease, holds
+from workers.machine.host import HostFacts
+from workers.machine.process_identity import Lease, holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import platformdirs
 
 from orchestrator.errors import HeldError, RefusedError
 from workers.files.private import make_private_folder, open_private, read_private
-from workers.identity import Lease, current_lease, holds
+from workers.machine.process_identity import Lease, current_lease, holds
 
 ENVIRONMENT_VARIABLE = "INTERLACE_STATE"
 LOCK_NAME = "machine.lock"
@@ -26,7 +26,7 @@ class Holder:
     """Who measures on this machine."""
 
     pid: int
-    process_started_at: float  # see `workers.identity.started_s`
+    process_started_at: float  # see `workers.machine.process_identity.started_s`
     boot_id: str | None
     command: str  # as `interlace work`
     run_id: str | None  # None: between two runs

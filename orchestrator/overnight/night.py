@@ -24,7 +24,7 @@ from orchestrator.overnight.preflight import check_run, needs_check, stands_in_t
 from orchestrator.running.observing import Observer
 from orchestrator.running.recorder import finish_run
 from orchestrator.running.stored import frozen_plan
-from workers.host import HostFacts
+from workers.machine.host import HostFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

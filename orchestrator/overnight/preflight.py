@@ -17,7 +17,7 @@ from orchestrator.running.preflight import try_arm
 from orchestrator.running.preparation import find_weights, refuse_what_does_not_fit
 from orchestrator.running.recorder import Recorder
 from orchestrator.running.stored import refuse_other_weights, stored_trials
-from workers.host import HostFacts
+from workers.machine.host import HostFacts
 
 HOLDS = dt.timedelta(hours=6)  # so long a preflight that found nothing need not be repeated
 WHOLE_RUN = "the run"  # in place of an arm's name

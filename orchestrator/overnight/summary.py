@@ -9,8 +9,8 @@ from pathlib import Path
 
 from db.escaping import in_markdown
 from orchestrator.overnight.night import Ended
+from workers.files.atomic import create_file
 from workers.files.private import make_private_folder
-from workers.files.writing import create_file
 
 FOLDER = "nights"
 

@@ -19,10 +19,10 @@ def working_set_bytes() -> int | None:
 
 
 def read_device() -> dict[str, Any]:
-    """`workers.device`'s answer, or `error` with the reason."""
+    """`workers.machine.device`'s answer, or `error` with the reason."""
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "workers.device"],
+            [sys.executable, "-P", "-m", "workers.machine.device"],
             capture_output=True,
             encoding="utf-8",
             errors="replace",

@@ -7,8 +7,8 @@ from orchestrator.plan import Plan
 from orchestrator.planning.estimate import CPU, NONE, Estimate, Machine, Rates, apple, assume, estimate
 from orchestrator.planning.residency import is_simulated, plan_of
 from orchestrator.schedule import ScheduledTrial
-from workers.bandwidth import published_gb_per_s
-from workers.host import HostFacts, read_host
+from workers.machine.bandwidth import published_gb_per_s
+from workers.machine.host import HostFacts, read_host
 
 
 def forecast(

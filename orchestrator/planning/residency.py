@@ -114,8 +114,8 @@ def explain(memory: MemoryPlan, arms: Sequence[Arm]) -> str:
 
 def model_size(checkpoint: Mapping[str, Any]) -> ModelSize:
     """What is known of a checkpoint without loading or fetching it."""
-    from workers.checkpoints import describe, resolve
     from workers.errors import EngineError
+    from workers.weights.checkpoints import describe, resolve
 
     try:
         info = describe(resolve(checkpoint))

@@ -7,8 +7,8 @@ from orchestrator.errors import InputError
 from orchestrator.report.charts.theme import WIDE
 from orchestrator.report.drawing import png_alone, svg_alone
 from orchestrator.report.parts import Report
+from workers.files.atomic import write_file
 from workers.files.private import make_private_folder, refuse_unsafe
-from workers.files.writing import write_file
 
 
 def check_targets(page: Path, images: Path | None, markdown: Path | None) -> None:

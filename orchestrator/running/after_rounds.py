@@ -32,8 +32,8 @@ from orchestrator.running.probing import (
 )
 from orchestrator.running.recorder import Recorder
 from orchestrator.running.retelling import apart, scorer, tellings, with_tokens
-from workers.copying import measured_bytes_per_s
 from workers.errors import WorkerFault
+from workers.machine.copying import measured_bytes_per_s
 from workers.protocol import PassesTimed, Probe, Retell, Retold, Scored, ScoreTokens, TimePasses, Unsupported
 
 TIMING_SHARE = 0.5  # of the budget, at most, where answers part: these get the rest

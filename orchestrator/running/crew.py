@@ -11,10 +11,10 @@ from typing import Any
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.secrecy import secret_variables
 from workers.errors import WorkerFault
-from workers.process import StopReport, WorkerProcess, WorkerSpec
+from workers.machine.settling import available_bytes, unreturned_bytes
+from workers.machine.telemetry import Reading
 from workers.protocol import Generate, Generation, Hello, Load, Loaded, Probe, Told
-from workers.settling import available_bytes, unreturned_bytes
-from workers.telemetry import Reading
+from workers.supervision.worker_process import StopReport, WorkerProcess, WorkerSpec
 
 # Of an engine's configuration: who it is, its other weights, and the interpreter that runs it.
 NOT_SETTINGS = ("_target_", "name", "draft", "python")

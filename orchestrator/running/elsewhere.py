@@ -15,7 +15,7 @@ from db.session import reading
 from orchestrator.errors import NotOursError, RefusedError
 from orchestrator.plan import Plan, dump, load
 from orchestrator.planning.residency import is_simulated
-from workers.host import HostFacts
+from workers.machine.host import HostFacts
 
 OWN = "interlace"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.plan import Gate
 from orchestrator.running.gate import HEAT, POWER, Passage
-from workers.telemetry import Reading
+from workers.machine.telemetry import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,10 +36,10 @@ from orchestrator.running.stored import Stored, log_folder, stored_trials
 from orchestrator.running.watching import watched
 from orchestrator.schedule import ScheduledTrial, build_schedule, replay_seed
 from workers.files.private import make_private_folder
-from workers.host import read_host
-from workers.identity import current_lease
-from workers.settling import wait_until_settled
-from workers.telemetry import read_machine
+from workers.machine.host import read_host
+from workers.machine.process_identity import current_lease
+from workers.machine.settling import wait_until_settled
+from workers.machine.telemetry import read_machine
 
 
 def check_machine(plan: Plan, database: Path) -> None:

@@ -10,7 +10,7 @@ from orchestrator.running.amending import note_memory
 from orchestrator.running.crew import Member
 from orchestrator.running.outcome import LoadMemory, Outcome
 from orchestrator.running.recorder import Recorder
-from workers.holding import tree_peak_bytes
+from workers.machine.memory import tree_peak_bytes
 
 
 @dataclass(slots=True, kw_only=True)

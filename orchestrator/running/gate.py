@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.plan import Gate
-from workers.sampling import Sample
+from workers.machine.samples import Sample
 
 POLL_S = 1.0
 HEAT, POWER, BUSY, ORPHAN = "heat", "power", "busy", "orphan"

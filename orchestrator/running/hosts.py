@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from db import models
 from db.session import reading
 from orchestrator.plan import sha256_of
-from workers.bandwidth import published_gb_per_s
-from workers.host import HostFacts
+from workers.machine.bandwidth import published_gb_per_s
+from workers.machine.host import HostFacts
 
 
 def machine_identity(host: HostFacts) -> str:

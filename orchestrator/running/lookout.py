@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from workers.sampling import Sample, Sampler, summarise
-from workers.telemetry import CHEAP, Reading, read_machine
+from workers.machine.samples import Sample, Sampler, summarise
+from workers.machine.telemetry import CHEAP, Reading, read_machine
 
 KEPT_S = 60.0
 NO_SAMPLER = "no sampler ran: gate.sampler is off, or nothing here is measured"

@@ -18,8 +18,8 @@ from orchestrator.running.preparation import ArmWeights
 from orchestrator.running.recorder import Recorder
 from orchestrator.running.shared_rows import checkpoint_row, experiment_row
 from orchestrator.schedule import order_distribution
-from workers.bandwidth import published_gb_per_s
-from workers.host import HostFacts
+from workers.machine.bandwidth import published_gb_per_s
+from workers.machine.host import HostFacts
 
 
 def create_run(

@@ -10,8 +10,8 @@ from orchestrator.running.evidence import judge
 from orchestrator.running.exclusion import Circumstances, excluded_reason
 from orchestrator.running.gate import Passage
 from orchestrator.schedule import ScheduledTrial
+from workers.machine.telemetry import Reading
 from workers.protocol import Generation
-from workers.telemetry import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

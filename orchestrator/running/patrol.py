@@ -16,8 +16,8 @@ import psutil
 from orchestrator.plan import Gate
 from orchestrator.running.gate import ORPHAN, Finding
 from orchestrator.running.readiness import GRACE_S, describe_orphan, describe_suspect
-from workers.journal import find_orphans
-from workers.orphans import Leftovers, end_orphans, find_leftovers
+from workers.supervision.journal import find_orphans
+from workers.supervision.orphans import Leftovers, end_orphans, find_leftovers
 
 SAMPLER_ARM = "sampler"  # the name under which the run's own sampler carries its mark
 

@@ -10,9 +10,9 @@ from orchestrator.planning.fitting import describe_arm, gb, misfit
 from orchestrator.planning.memory import MemoryPlan
 from orchestrator.planning.residency import conversations, is_simulated, plan_of
 from orchestrator.running.crew import Weights
-from workers.checkpoints import CheckpointInfo, describe, resolve
-from workers.drafts import BLOCK, MODEL, require_fit_of
 from workers.errors import EngineError
+from workers.weights.checkpoints import CheckpointInfo, describe, resolve
+from workers.weights.drafts import BLOCK, MODEL, require_fit_of
 
 # What each engine drafts with, by its module.
 _DRAFT_KINDS = {

@@ -12,8 +12,8 @@ from db.redaction import REDACTED, literals
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
 from workers.files.private import tighten
-from workers.orphans import Orphan, Suspect, end_orphans, find_leftovers
-from workers.telemetry import Reading
+from workers.machine.telemetry import Reading
+from workers.supervision.orphans import Orphan, Suspect, end_orphans, find_leftovers
 
 GRACE_S = 5.0  # after each signal
 STATE_FOLDER, JOURNAL_NAME = "state", "workers.jsonl"

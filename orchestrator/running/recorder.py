@@ -20,8 +20,8 @@ from orchestrator.running.shared_rows import environment_row
 from orchestrator.running.stored import refuse_held_run
 from orchestrator.running.trial_rows import gate_detail, generation_rows, number, telemetry_values, words
 from orchestrator.schedule import ScheduledTrial
-from workers.host import HostFacts
-from workers.identity import Lease
+from workers.machine.host import HostFacts
+from workers.machine.process_identity import Lease
 from workers.protocol import Hello, Loaded
 
 # A night waits for a backup, or for a sleeping writer, rather than end: nothing is measured meanwhile.

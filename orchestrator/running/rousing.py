@@ -15,8 +15,8 @@ from orchestrator.plan import Gate, Plan
 from orchestrator.running.crew import Member
 from orchestrator.running.measures import measure
 from orchestrator.schedule import ScheduledTrial
+from workers.machine.telemetry import Reading
 from workers.protocol import Generate
-from workers.telemetry import Reading
 
 # Where `wake_tokens` is null. Only Metal is known to unwire; elsewhere it would cost a prompt a trial for nothing.
 _WAKE_TOKENS = {"darwin": 4}

@@ -29,9 +29,9 @@ from orchestrator.running.recorder import Recorder
 from orchestrator.running.rousing import ShortDecodes
 from orchestrator.schedule import ScheduledTrial, replay_seed
 from workers.errors import FaultKind, WorkerFault
-from workers.host import HostFacts
+from workers.machine.host import HostFacts
+from workers.machine.telemetry import Reading
 from workers.protocol import Generate, Generation
-from workers.telemetry import Reading
 
 # Called once all trials of a run are stored, while the crew's workers are there (or load again on demand). A run that
 # was killed in it is resumed with nothing else left: what it has stored then, it must find and not store twice.

@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 from db import models
 from orchestrator.plan import sha256_of
-from workers.checkpoints import CheckpointInfo
-from workers.host import HostFacts
+from workers.machine.host import HostFacts
 from workers.protocol import Hello, Served
+from workers.weights.checkpoints import CheckpointInfo
 
 
 def experiment_row(session: Session, name: str) -> models.Experiment:

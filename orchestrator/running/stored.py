@@ -14,7 +14,7 @@ from orchestrator.errors import HeldError, RefusedError
 from orchestrator.plan import Plan, load
 from orchestrator.running.preparation import ArmWeights
 from orchestrator.running.progress import StoredTrial
-from workers.identity import Lease, holds
+from workers.machine.process_identity import Lease, holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from orchestrator.plan import Prompt, sha256_of
 from orchestrator.running.evidence import Judgement, judge
 from orchestrator.running.gate import Passage
 from orchestrator.running.measures import flags, measure
+from workers.machine.telemetry import Reading
 from workers.protocol import Generation
-from workers.telemetry import Reading
 
 
 def generation_rows(pairs: Sequence[tuple[Prompt, Generation]]) -> list[models.Generation]:

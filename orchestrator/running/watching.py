@@ -9,9 +9,9 @@ from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
 from orchestrator.running.gate import Gatekeeper
 from orchestrator.running.lookout import KEPT_S, Lookout
-from workers.awake import keep_awake
-from workers.sampling import Sampler
-from workers.telemetry import read_machine
+from workers.machine.samples import Sampler
+from workers.machine.sleep_inhibitor import keep_awake
+from workers.machine.telemetry import read_machine
 
 
 @contextmanager

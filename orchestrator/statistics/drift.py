@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from workers.drift import PROFILES, factor
+from workers.machine.drift import PROFILES, factor
 
 __all__ = ["PROFILES", "STANDARD_SIZES", "Setting", "drift_rows", "noise_rows", "standard"]
 
@@ -29,7 +29,7 @@ class Setting:
     """What a simulated machine does to the trials."""
 
     profile: str
-    size: float  # see workers.drift.factor
+    size: float  # see workers.machine.drift.factor
     noise: float = 0.01  # scale of the trials' own noise, on the log of the speed
     tail: float = 4.0  # degrees of freedom of its t distribution: small is heavy
 

@@ -8,9 +8,9 @@ from rich.text import Text
 
 from orchestrator.doctor import Diagnosis, leftover_lines
 from orchestrator.views.terminal import table
-from workers.awake import Awake
-from workers.bandwidth import published_gb_per_s
-from workers.telemetry import Reading
+from workers.machine.bandwidth import published_gb_per_s
+from workers.machine.sleep_inhibitor import Awake
+from workers.machine.telemetry import Reading
 
 _FIELDS_WIDTH = 24
 # What `ps` tells of a program that nobody slowed down; macOS only, for Linux tells a niceness.

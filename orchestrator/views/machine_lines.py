@@ -44,7 +44,7 @@ def noise_here(url: str | None) -> "Noise | None":
     """This host's noise and drift, as its last run showed them."""
     from db.session import database_url
     from orchestrator.judging import host_noise
-    from workers.host import read_host
+    from workers.machine.host import read_host
 
     return host_noise(database_url(url), host=read_host())
 
@@ -55,7 +55,7 @@ def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
     from db.rates import measured_rates
     from db.session import open_existing
     from orchestrator.running.hosts import own_host_ids
-    from workers.host import read_host
+    from workers.machine.host import read_host
 
     by_config = {arm.config_sha256: arm.name for arm in plan.arms if not is_simulated(arm)}
     if not by_config:

@@ -11,7 +11,7 @@ from db.run_list import ListedRun
 from orchestrator.overnight.machine_lock import Holder
 from orchestrator.views.terminal import table
 from orchestrator.views.watch_view import at_line
-from workers.identity import Lease, holds
+from workers.machine.process_identity import Lease, holds
 
 INTERRUPTED = "interrupted"
 FAILED = "failed"

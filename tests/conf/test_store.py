@@ -13,8 +13,8 @@ from conf import limits, schema
 from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS, SIMULATED_TARGET, register, setting_names
 from orchestrator.configuration.parts import SHIPPED_DIR, Part, Parts
 from orchestrator.configuration.sources import usable
-from workers.drift import PROFILES
 from workers.engines import simulated
+from workers.machine.drift import PROFILES
 
 SHIPPED: list[Part] = [
     (group, path.stem) for group in GROUP_SCHEMAS for path in sorted((SHIPPED_DIR / group).glob("*.yaml"))

@@ -15,7 +15,7 @@ from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from orchestrator.views.machine_lines import known_rates
 from tests.orchestrator.plans import arm, plan
-from workers.host import read_host
+from workers.machine.host import read_host
 
 
 @pytest.fixture

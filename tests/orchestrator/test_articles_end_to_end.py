@@ -15,7 +15,7 @@ from orchestrator.running.making import create_run
 from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from orchestrator.statistics.unrandomised import explain_by_drift
-from workers.host import read_host
+from workers.machine.host import read_host
 
 from .plans import arm, plan, prompt
 

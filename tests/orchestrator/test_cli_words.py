@@ -6,7 +6,7 @@ from orchestrator import audit, cli
 from orchestrator.statistics.observations import METRICS
 from orchestrator.statistics.verdicts import WORDS
 from orchestrator.views import audit_drawing, audit_view
-from workers.drift import PROFILES
+from workers.machine.drift import PROFILES
 
 
 def test_the_lists_of_the_command_line_are_those_of_the_code() -> None:

@@ -13,7 +13,7 @@ from orchestrator.running.execute import run_recorded
 from orchestrator.running.making import create_run
 from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
-from workers.host import read_host
+from workers.machine.host import read_host
 
 from .plans import arm, plan
 

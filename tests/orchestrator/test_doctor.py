@@ -15,11 +15,11 @@ from rich.console import Console
 from orchestrator.doctor import Diagnosis, examine
 from orchestrator.running.gate import Finding
 from orchestrator.views.doctor_view import print_diagnosis
-from workers.awake import Awake
-from workers.host import read_host
-from workers.orphans import Leftovers, Orphan, Suspect
-from workers.remedies import remedy
-from workers.telemetry import FIRST, Reading, read_machine
+from workers.machine.host import read_host
+from workers.machine.remedies import remedy
+from workers.machine.sleep_inhibitor import Awake
+from workers.machine.telemetry import FIRST, Reading, read_machine
+from workers.supervision.orphans import Leftovers, Orphan, Suspect
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from orchestrator.views.audit_markdown import markdown
 from orchestrator.views.audit_view import print_audit, show_audit
 from orchestrator.views.meaning_view import sections
 from tests.orchestrator.plans import OPEN_GATE, arm, plan, prompt
-from workers.host import read_host
+from workers.machine.host import read_host
 
 DOCUMENT = " ".join(f"word{number}" for number in range(600))
 

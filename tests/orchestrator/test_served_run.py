@@ -16,8 +16,8 @@ from orchestrator.running.making import create_run
 from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from tests.workers import tiny_drafts
-from tests.workers.test_dflash_server import lent_package
-from workers.host import read_host
+from tests.workers.engines.test_dflash_server import lent_package
+from workers.machine.host import read_host
 
 from .plans import OPEN_GATE, SAMPLING, plan, prompt
 

@@ -23,7 +23,7 @@ from orchestrator.running.observing import SilentObserver
 from orchestrator.running.preparation import find_weights
 from orchestrator.running.recorder import Recorder
 from tests.workers import tiny
-from workers.host import read_host
+from workers.machine.host import read_host
 
 from .plans import OPEN_GATE, SAMPLING, plan, prompt
 

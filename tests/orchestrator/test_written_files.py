@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.cli import cli
-from workers.checkpoints import exclusive
-from workers.made_folders import made_folder
+from workers.weights.checkpoints import exclusive
+from workers.weights.folders import made_folder
 
 RUN = [
     "engine=simulated",

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.plan import Deadlines
-from workers.process import WorkerProcess, WorkerSpec
 from workers.protocol import Generate, Generation, Load, Loaded
+from workers.supervision.worker_process import WorkerProcess, WorkerSpec
 
 DEADLINES = Deadlines(load_s=120, first_token_s=120, inter_token_s=60, total_s=120, teardown_s=10)
 

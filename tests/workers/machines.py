@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
-from workers.system import Unreadable
+from workers.machine.system import Unreadable
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "macos"
 
@@ -18,7 +18,7 @@ def recorded(name: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Recorded:
-    """A `workers.system.System` that answers from recordings; what is not recorded is unreadable."""
+    """A `workers.machine.system.System` that answers from recordings; what is not recorded is unreadable."""
 
     platform: str
     commands: Mapping[str, str] = field(default_factory=dict)  # command line: output

@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_map
 
-from workers.dummies import SHAPES, build_model, empty_llama, quantize, write_tokenizer
+from workers.weights.dummies import SHAPES, build_model, empty_llama, quantize, write_tokenizer
 
 SHAPE = SHAPES["tiny"]
 _SCALE = 3.0

@@ -12,7 +12,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from tests.workers.tiny import checkpoint_at
-from workers.dummies import write_tokenizer
+from workers.weights.dummies import write_tokenizer
 
 VOCAB, HIDDEN, LAYERS, INTERMEDIATE = 320, 64, 4, 128
 HEADS, KV_HEADS, HEAD_DIM = 4, 2, 16

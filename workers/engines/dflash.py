@@ -7,8 +7,6 @@ is the same: rounds with (drafted, accepted) on this very turn.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workers.checkpoints import resolve
-from workers.drafts import BLOCK, require_fit
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.dflash_backends import BACKENDS, Backend, Wanted
 from workers.engines.mlx_loading import LoadedModel, draft_folder, obtain_folder
@@ -26,6 +24,8 @@ from workers.engines.speculative import (
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
 from workers.stopwatch import Tick
+from workers.weights.checkpoints import resolve
+from workers.weights.drafts import BLOCK, require_fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workers.drafts import BLOCK, require_fit
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
-from workers.model_files import read_json
-from workers.server_process import HOST, ServerSpec
+from workers.supervision.server_process import HOST, ServerSpec
+from workers.weights.drafts import BLOCK, require_fit
+from workers.weights.model_files import read_json
 
 _START = "from dflash_mlx.cli import main; main()"  # its script's name belongs to another package as well
 # It copies from the context where it can, and has no setting against it: its index then finds nothing.

@@ -14,7 +14,7 @@ from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.http.answer import Answer
 from workers.http.client import Reply
 from workers.protocol import Retell, Retold, Scored, ScoreTokens, TokenScore
-from workers.server_process import HOST, ServerSpec
+from workers.supervision.server_process import HOST, ServerSpec
 
 TOP_TOKENS = 10  # told of a place; the server takes no more than eleven
 

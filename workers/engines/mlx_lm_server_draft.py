@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workers.drafts import MODEL, require_fit
 from workers.engines.base import parse_settings
 from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_lm_server import Settings as PlainSettings
 from workers.engines.server_launch import Widths, served_folder
 from workers.errors import EngineError, FaultKind
+from workers.weights.drafts import MODEL, require_fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

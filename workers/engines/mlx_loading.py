@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.checkpoints import CheckpointInfo, describe, inspect, resolve
-from workers.dummies import DEFAULT_GROUP_SIZE, SHAPES, build_model, load_tokenizer
 from workers.errors import EngineError, FaultKind
+from workers.weights.checkpoints import CheckpointInfo, describe, inspect, resolve
+from workers.weights.dummies import DEFAULT_GROUP_SIZE, SHAPES, build_model, load_tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def _obtain(checkpoint: Mapping[str, Any]) -> Path:
     if checkpoint["source"] == "hub":
         return _download(checkpoint)
     if checkpoint["source"] == "gguf":
-        from workers import gguf
+        from workers.weights import gguf
 
         return gguf.obtain(checkpoint)
     return Path(checkpoint["path"])

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.checkpoints import resolve
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.mlx_loading import LoadedModel, obtain_folder
 from workers.engines.speculative import (
@@ -25,10 +24,11 @@ from workers.engines.speculative import (
     counts,
     require_setting,
 )
+from workers.environment import installed
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
 from workers.stopwatch import Tick
-from workers.surroundings import installed
+from workers.weights.checkpoints import resolve
 
 COPY_SWITCH = "MTPLX_CONTEXT_COPY"  # mtplx copies from the context where it can, unless this is 0
 

@@ -21,7 +21,7 @@ from workers.engines.server_launch import LaunchedEngine, Widths, installed_vers
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
 from workers.http.client import Client, Timeouts
-from workers.server_process import ServerSpec
+from workers.supervision.server_process import ServerSpec
 
 _DISTRIBUTIONS = ("omlx", "flyto-mlx")
 _BURST_MODES = ("off", "light", "balanced", "aggressive")

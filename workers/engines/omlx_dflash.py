@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.drafts import BLOCK, require_fit_of
 from workers.engines.base import parse_settings
 from workers.engines.omlx import Omlx
 from workers.engines.omlx import Settings as PlainSettings
 from workers.engines.server_launch import Widths
 from workers.errors import EngineError, FaultKind
+from workers.weights.drafts import BLOCK, require_fit_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

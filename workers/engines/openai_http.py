@@ -16,7 +16,7 @@ from workers.engines.base import LoadInfo, TurnRequest, parse_settings
 from workers.engines.server_common import ServerEngine, key_from, load_preset
 from workers.errors import EngineError, FaultKind
 from workers.http.client import Client, Timeouts
-from workers.server_process import ServerLog, ServerProcess, ServerSpec
+from workers.supervision.server_process import ServerLog, ServerProcess, ServerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

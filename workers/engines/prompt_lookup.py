@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
-from workers.engines.dspark import Rounds, TickingTokenizer, read_nothing, sampling_arguments
+from workers.engines.dspark_rounds import Rounds, TickingTokenizer, read_nothing, sampling_arguments
 from workers.engines.mlx_cache import ConversationCache
 from workers.engines.mlx_probes import Probed
 from workers.engines.speculative import Answer, Committed, SpeculativeEngine, Turn, counts, require_setting
+from workers.environment import installed
 from workers.protocol import Evidence
 from workers.stopwatch import Tick
-from workers.surroundings import installed
 
 PREFILL_STEP = 2048  # of a probe
 SOURCES = ("lookup", "plain")  # of a step, in mlx-dspark's words

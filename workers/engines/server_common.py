@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workers import served_versions
 from workers.catalogue.binding import LogIdentity, ProcessIdentity, Usage, Window
 from workers.catalogue.match import Seen, copies, explain, figures, is_final, judge_request, parse_prometheus, unpaid
 from workers.catalogue.signs import CatalogueError, Preset, load
@@ -27,11 +26,12 @@ from workers.http.answer import Answer
 from workers.http.client import Client, Reply, StatusError, TooLate
 from workers.http.tokens import APPORTIONED, apportion
 from workers.masking import KNOWN
-from workers.port_watch import PortWatch
 from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses
-from workers.server_process import ServerLog
-from workers.tcp_table import Connections
-from workers.tracebacks import last_fault
+from workers.supervision import served_versions
+from workers.supervision.port_watch import PortWatch
+from workers.supervision.server_process import ServerLog
+from workers.supervision.tcp_table import Connections
+from workers.supervision.tracebacks import last_fault
 
 TEXT_ONLY = "this server tells text, not tokens, or would end speculation when asked for log-probabilities"
 CHAT_PATH, TEXT_PATH = "/v1/chat/completions", "/v1/completions"

@@ -22,10 +22,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from workers import served_versions
 from workers.catalogue.match import explain
-from workers.checkpoints import CheckpointInfo, inspect, resolve
-from workers.dummies import DEFAULT_GROUP_SIZE, SHAPES, save
 from workers.engines.base import LoadInfo
 from workers.engines.mlx_loading import obtain_folder
 from workers.engines.server_common import ServerEngine, load_preset
@@ -33,8 +30,11 @@ from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
 from workers.http.client import Client, StatusError, Timeouts
 from workers.protocol import Served
-from workers.server_process import HOST, ServerLog, ServerProcess, ServerSpec, free_port
-from workers.tracebacks import last_fault
+from workers.supervision import served_versions
+from workers.supervision.server_process import HOST, ServerLog, ServerProcess, ServerSpec, free_port
+from workers.supervision.tracebacks import last_fault
+from workers.weights.checkpoints import CheckpointInfo, inspect, resolve
+from workers.weights.dummies import DEFAULT_GROUP_SIZE, SHAPES, save
 
 _POLL_S = 0.1
 _FOLDER_PREFIX = "interlace-server-"  # then the worker's pid

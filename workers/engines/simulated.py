@@ -33,12 +33,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from workers import drift
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
+from workers.environment import installed
 from workers.errors import EngineError, FaultKind
+from workers.machine import drift
 from workers.protocol import MAX_LINE_BYTES, Evidence
 from workers.stopwatch import Clock
-from workers.surroundings import installed
 
 LOAD_S = 1.0  # of the fake clock
 TOKENS_A_MESSAGE = 4  # what a chat template adds to each

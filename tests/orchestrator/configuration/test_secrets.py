@@ -16,7 +16,7 @@ from orchestrator.plan import Arm
 from orchestrator.running.execute import crew_of
 from orchestrator.running.making import create_run
 from orchestrator.running.preparation import find_weights
-from workers.host import read_host
+from workers.machine.host import read_host
 from workers.masking import KNOWN, mask
 
 ARMS = ["engine=simulated", "checkpoint=simulated", "workload=quick"]

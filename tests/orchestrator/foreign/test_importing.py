@@ -26,7 +26,7 @@ from orchestrator.judging import host_noise, judge_run
 from orchestrator.plan import Plan, dump, load
 from orchestrator.running.elsewhere import refuse_from_elsewhere
 from orchestrator.running.stored import stored_plan
-from workers.host import read_host
+from workers.machine.host import read_host
 
 from .samples import FILES, FOLDER, read
 

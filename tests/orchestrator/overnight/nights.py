@@ -18,7 +18,7 @@ from orchestrator.running.making import create_run
 from orchestrator.running.observing import Observer, SilentObserver
 from orchestrator.running.preparation import find_weights
 from tests.orchestrator.plans import arm, plan
-from workers.host import read_host
+from workers.machine.host import read_host
 
 NOW = dt.datetime(2026, 11, 30, 22, 0, tzinfo=dt.UTC)
 

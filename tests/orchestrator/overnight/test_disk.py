@@ -16,7 +16,7 @@ from db.live import life
 from db.session import reading, transaction
 from orchestrator.overnight.agenda import waiting_here
 from tests.orchestrator.overnight.nights import TWO, Teller, database_of, night_of, queued, small
-from workers.host import read_host
+from workers.machine.host import read_host
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from orchestrator.running.observing import SilentObserver
 from orchestrator.schedule import ScheduledTrial
 from tests.orchestrator.overnight.nights import NOW, TWO, Teller, database_of, night_of, queued, small
 from tests.orchestrator.plans import arm
-from workers.host import read_host
+from workers.machine.host import read_host
 
 
 def states(night: Night) -> list[tuple[str, str | None]]:

@@ -22,8 +22,8 @@ from orchestrator.running.preparation import ArmWeights
 from tests.orchestrator.overnight.nights import TWO, queued, small
 from tests.orchestrator.overnight.test_machine_lock import other as other_process
 from tests.orchestrator.plans import arm
-from workers.host import read_host
-from workers.identity import current_lease
+from workers.machine.host import read_host
+from workers.machine.process_identity import current_lease
 
 other = other_process
 SIMULATED = ("engine=simulated", "checkpoint=simulated", "workload=quick", "engine.effect=1.0,1.2", "design.rounds=6")

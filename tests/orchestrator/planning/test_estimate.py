@@ -16,7 +16,7 @@ from orchestrator.planning.estimate import CPU, TRIAL_OVERHEAD_S, Rates, about, 
 from orchestrator.planning.forecast import forecast, mac
 from orchestrator.schedule import build_schedule
 from tests.orchestrator import plans
-from workers.host import read_host
+from workers.machine.host import read_host
 
 # 33 characters are 10 tokens: 1 s of prefill; 20 tokens of answer: 4 s.
 ASKED = ({"role": "user", "content": "x" * 33},)

@@ -13,7 +13,7 @@ from orchestrator.running.making import create_run
 from orchestrator.running.preparation import find_weights
 from orchestrator.views.terminal import SilentObserver
 from tests.orchestrator.plans import arm, plan, prompt
-from workers.host import read_host
+from workers.machine.host import read_host
 
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = '"><img src=https://example.org/x.png onerror=alert(2)>'

@@ -28,7 +28,7 @@ from tests.orchestrator.running.test_probing import answer
 from tests.orchestrator.running.test_runner import Witness
 from tests.workers import tiny
 from workers.errors import FaultKind, WorkerFault
-from workers.host import read_host
+from workers.machine.host import read_host
 from workers.protocol import Probe, Retold, Told, Unsupported
 
 MEASURED: tuple[float, str] = (5e9, "measured: by a test")

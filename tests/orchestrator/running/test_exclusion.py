@@ -7,7 +7,7 @@ import pytest
 from orchestrator.plan import Gate
 from orchestrator.running.exclusion import Circumstances, excluded_reason
 from orchestrator.running.gate import OPEN, Passage
-from workers.telemetry import Reading
+from workers.machine.telemetry import Reading
 
 QUIET = Circumstances(passage=OPEN, wall_s=10.0, monotonic_s=10.0, before=(), during=(), after=())
 HOT = Passage(hot_start="thermal level 2", hot_kinds=("heat",))

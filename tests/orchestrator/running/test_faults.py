@@ -14,9 +14,9 @@ from orchestrator.running.crew import Crew, Member
 from orchestrator.running.readiness import journal_beside
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.running.test_runner import Witness, rows, run
-from workers import process
 from workers.files.private import open_private
-from workers.journal import read_journal
+from workers.supervision import worker_process
+from workers.supervision.journal import read_journal
 
 ROUNDS = 4
 THIRD_TRIAL = 4  # of the process's generations: preflight, warm-up and two trials come before it
@@ -51,7 +51,7 @@ def database(tmp_path: Path) -> Database:
 def test_each_fault_is_one_invalid_trial_with_its_kind(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, kind: str
 ) -> None:
-    monkeypatch.setattr(process, "MAX_PRINTED_BYTES", 2**20)
+    monkeypatch.setattr(worker_process, "MAX_PRINTED_BYTES", 2**20)
     if fault == "print":
         full_disk(monkeypatch)
     recorder = run(database, plan(arm("a"), arm("bad", fault=fault, fault_at=THIRD_TRIAL), **DESIGN), tmp_path)
@@ -74,7 +74,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         os.close(descriptor)
         return os.open("/dev/full", os.O_WRONLY)
 
-    monkeypatch.setattr("workers.child.open_private", opened)
+    monkeypatch.setattr("workers.supervision.child.open_private", opened)
 
 
 def failing_load(monkeypatch: pytest.MonkeyPatch, settings: dict[str, object], *, which: Callable[[int], bool]) -> None:

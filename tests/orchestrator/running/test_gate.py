@@ -9,8 +9,8 @@ from orchestrator.running.exclusion import Circumstances, excluded_reason
 from orchestrator.running.gate import ORPHAN, Finding, Gatekeeper, Passage, gate_words
 from orchestrator.schedule import build_schedule
 from tests.orchestrator.composing import plan_of
-from workers.sampling import Sample
-from workers.telemetry import Reading
+from workers.machine.samples import Sample
+from workers.machine.telemetry import Reading
 
 QUIET = {
     "thermal_level": 0.0,

@@ -11,7 +11,7 @@ from db import models
 from db.session import open_database, reading, transaction
 from orchestrator.plan import sha256_of
 from orchestrator.running.hosts import host_row, machine_identity, own_host_ids
-from workers.host import HostFacts
+from workers.machine.host import HostFacts
 
 UUID = "01234567-89AB-4CDE-8F01-23456789ABCD"
 MAC = HostFacts(

@@ -20,8 +20,8 @@ from orchestrator.running.progress import Remainder, Unit, remainder
 from orchestrator.running.recorder import Recorder
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
-from workers.host import read_host
-from workers.identity import Lease, current_lease, started_s
+from workers.machine.host import read_host
+from workers.machine.process_identity import Lease, current_lease, started_s
 
 NOW = dt.datetime(2026, 11, 30, 22, 0, tzinfo=dt.UTC)
 PLANNED = plan(arm("a"), arm("b"))

@@ -14,8 +14,8 @@ from orchestrator.running.footprints import Footprints
 from orchestrator.running.outcome import LoadMemory
 from tests.orchestrator.plans import DEADLINES, arm, plan
 from tests.orchestrator.running.test_runner import recorder_of, run
-from workers.process import StopReport
 from workers.protocol import Generate, Heartbeat
+from workers.supervision.worker_process import StopReport
 
 GB = 10**9
 

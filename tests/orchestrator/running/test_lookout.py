@@ -8,7 +8,7 @@ from orchestrator.plan import Gate
 from orchestrator.running.lookout import KEPT_S, Lookout
 from orchestrator.running.watching import watched
 from tests.orchestrator.plans import arm, plan
-from workers.telemetry import Reading
+from workers.machine.telemetry import Reading
 
 
 class Clock:

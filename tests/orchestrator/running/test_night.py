@@ -34,10 +34,10 @@ from orchestrator.running.stored import log_folder
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.running.test_runner import Witness, rows
-from workers.host import read_host
-from workers.identity import started_s
-from workers.sampling import Sample, Sampler
-from workers.telemetry import Reading
+from workers.machine.host import read_host
+from workers.machine.process_identity import started_s
+from workers.machine.samples import Sample, Sampler
+from workers.machine.telemetry import Reading
 
 HOUR_S = 3600.0
 TICK_S = 200.0  # every look at the monotonic clock; a trial takes three
@@ -390,7 +390,7 @@ def test_what_the_sampler_saw_is_stored_as_during(database: Database, tmp_path: 
 
 def rebooted(monkeypatch: pytest.MonkeyPatch, boot_id: str) -> None:
     """This machine, after another boot."""
-    monkeypatch.setattr("workers.identity.read_boot_id", lambda system=None: boot_id)
+    monkeypatch.setattr("workers.machine.process_identity.read_boot_id", lambda system=None: boot_id)
 
 
 def test_a_reboot_in_the_middle_frees_the_run_and_costs_the_round_that_it_cut_short(

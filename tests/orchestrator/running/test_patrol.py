@@ -14,8 +14,8 @@ from orchestrator.plan import Gate
 from orchestrator.running import patrol
 from orchestrator.running.gate import ORPHAN
 from orchestrator.running.patrol import Patrol
-from workers.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark
-from workers.orphans import Leftovers, Suspect
+from workers.supervision.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark
+from workers.supervision.orphans import Leftovers, Suspect
 
 GATE = Gate(orphan_bytes=1e15)  # only what is named here is found
 IDLE = "print(1, flush=True); import time; time.sleep(600)"

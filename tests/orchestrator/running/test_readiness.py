@@ -14,9 +14,9 @@ import pytest
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
 from orchestrator.running.readiness import clear_leftovers, hidden, journal_beside, refuse_battery, start_notes
-from workers.journal import OWNER_MARK, Journal, describe
-from workers.orphans import Leftovers, Suspect
-from workers.telemetry import Reading
+from workers.machine.telemetry import Reading
+from workers.supervision.journal import OWNER_MARK, Journal, describe
+from workers.supervision.orphans import Leftovers, Suspect
 
 HELD_BYTES = 120_000_000
 SIMULATED = ["engine=simulated", "checkpoint=simulated", "workload=quick", "engine.effect=1.0,1.1", "design.rounds=6"]

@@ -21,7 +21,7 @@ from orchestrator.running.preparation import find_weights
 from orchestrator.running.progress import Unit
 from orchestrator.running.recorder import Recorder
 from tests.orchestrator.plans import DEADLINES, OPEN_GATE, arm, plan, prompt
-from workers.host import read_host
+from workers.machine.host import read_host
 
 
 class Witness(SilentObserver):

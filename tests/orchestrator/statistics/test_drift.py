@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.statistics.drift import STANDARD_SIZES, Setting, drift_rows, noise_rows, standard
-from workers import drift
-from workers.drift import PROFILES, factor
+from workers.machine import drift
+from workers.machine.drift import PROFILES, factor
 
 
 def series(profile: str, size: float, seed: int = 0, trials: int = 400) -> list[float]:

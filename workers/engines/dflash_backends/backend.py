@@ -12,10 +12,10 @@ from workers.engines.mlx_common import Sampling
 from workers.engines.mlx_loading import LoadedModel, load_model
 from workers.engines.mlx_probes import BlockDraft, Probed
 from workers.engines.speculative import Answer
+from workers.environment import installed
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
-from workers.model_files import read_header, read_json, tensor_table, weight_files
 from workers.stopwatch import Tick
-from workers.surroundings import installed
+from workers.weights.model_files import read_header, read_json, tensor_table, weight_files
 
 # How the packages and MLX say that weights and model do not fit, and how many.
 _UNKNOWN = re.compile(r"Received (\d+) parameters not in model|unexpected in checkpoint \((\d+)\)")

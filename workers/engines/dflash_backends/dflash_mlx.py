@@ -6,13 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from workers.checkpoints import resolve
 from workers.engines.dflash_backends.backend import Backend, LoadedDraft, describe_draft
 from workers.engines.mlx_loading import LoadedModel, obtain_folder
 from workers.engines.speculative import COPY, DRAFT, Answer, Round
+from workers.environment import installed
 from workers.errors import EngineError, FaultKind
 from workers.stopwatch import Tick
-from workers.surroundings import installed
+from workers.weights.checkpoints import resolve
 
 
 class DflashMlx(Backend):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engines.dflash_backends.backend import Backend, LoadedDraft, describe_draft
-from workers.engines.dspark import Rounds, TickingTokenizer, read_nothing, sampling_arguments
+from workers.engines.dspark_rounds import Rounds, TickingTokenizer, read_nothing, sampling_arguments
 from workers.engines.mlx_loading import LoadedModel
 from workers.engines.mlx_probes import BlockDraft, Budget, Probed
 from workers.engines.speculative import COPY, DRAFT, Answer, Round

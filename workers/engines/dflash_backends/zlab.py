@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engines.dflash_backends.backend import Backend, LoadedDraft, describe_draft
-from workers.engines.dspark import sampling_arguments
+from workers.engines.dspark_rounds import sampling_arguments
 from workers.engines.mlx_loading import LoadedModel
 from workers.engines.speculative import Answer, Round
 from workers.stopwatch import Tick

@@ -1,0 +1,91 @@
+"""Who a process is: its pid, its start and the boot, told so that no change of the clock makes another one of it.
+
+psutil's public start is a moment, and follows the clock that somebody sets: a run would then take its own workers for
+a dead run's. What stays is the start on the kernel's own count (Linux) or as it was written down at the start (macOS).
+Either means something within one boot only, so whoever stores it stores the boot beside it.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import psutil
+
+from workers.machine.host import read_boot_id
+from workers.machine.processes import PROCESS_FAULTS
+from workers.machine.system import System
+
+START_TOLERANCE_S = 0.05  # what was stored comes back as it was; the kernel counts hundredths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Which process runs something: a pid alone is used again, after a boot or without one."""
+
+    pid: int
+    process_started_at: float  # see `started_s`
+    boot_id: str | None
+
+
+def started_s(process: psutil.Process) -> float:
+    """When it started, in seconds on a clock that nothing sets; to be compared within one boot only.
+
+    Raises:
+        psutil.Error: it has ended, or does not let itself be read.
+    """
+    # What psutil itself tells processes apart by; no public method gives it.
+    found: float = process._proc.create_time(monotonic=True)  # type: ignore[attr-defined] # noqa: SLF001
+    return found
+
+
+def same_start(one_s: float, other_s: float) -> bool:
+    """Whether two starts are one."""
+    return math.isclose(one_s, other_s, rel_tol=0, abs_tol=START_TOLERANCE_S)
+
+
+@cache
+def this_boot() -> str | None:
+    """The boot that this process lives in, read once; None: the system tells none."""
+    return read_boot_id()
+
+
+def of_another_boot(boot_id: str | None) -> bool:
+    """Whether what was stored under this boot is surely of another one."""
+    return None not in (boot_id, this_boot()) and boot_id != this_boot()
+
+
+def is_living(pid: int, start_s: float, boot_id: str | None) -> bool:
+    """Whether the process of this pid AND start AND boot runs, and is not a zombie.
+
+    A process that exists and cannot be read counts as running: nothing proves that it has ended.
+    """
+    if of_another_boot(boot_id):
+        return False
+    try:
+        process = psutil.Process(pid)
+        return same_start(started_s(process), start_s) and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except PROCESS_FAULTS:
+        return psutil.pid_exists(pid)
+
+
+def current_lease(system: System | None = None) -> Lease:
+    """The lease of this very process."""
+    process = psutil.Process()
+    return Lease(pid=process.pid, process_started_at=started_s(process), boot_id=read_boot_id(system))
+
+
+def holds(lease: Lease, system: System | None = None) -> bool:
+    """Whether the process of a lease still runs: same boot, same pid, same start, and not a zombie."""
+    boot_id = read_boot_id(system)
+    if None not in (lease.boot_id, boot_id) and lease.boot_id != boot_id:
+        return False
+    try:
+        process = psutil.Process(lease.pid)
+        start_s, status = started_s(process), process.status()
+    except psutil.NoSuchProcess:
+        return False
+    except PROCESS_FAULTS:
+        return True  # the pid is in use and cannot be told apart: better to wait than to run twice
+    return status != psutil.STATUS_ZOMBIE and same_start(start_s, lease.process_started_at)

@@ -1,0 +1,78 @@
+"""Checkpoint folders that this program makes: complete or not there at all, and known again by their origin."""
+
+import contextlib
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from workers.errors import EngineError, FaultKind
+from workers.files.atomic import sync_folder, unfinished_folder
+from workers.files.private import make_private_folder
+
+MANIFEST = "interlace.json"  # in every folder made: what it was made of, and its files' digests
+
+
+@contextlib.contextmanager
+def made_folder(folder: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
+    """An empty folder to write into. It takes its place when the block ends without an error, replacing an earlier one.
+
+    The caller holds `workers.weights.checkpoints.exclusive(folder)`: what an interrupted making left is removed.
+
+    Args:
+        made_of: what tells this content from another, kept in the manifest.
+
+    Raises:
+        EngineError: the folder is there and nothing of ours made it.
+    """
+    _require_ours(folder)
+    make_private_folder(folder.parent)
+    with unfinished_folder(folder) as unfinished:
+        yield unfinished
+        _write_manifest(unfinished, made_of)
+        if folder.exists():
+            shutil.rmtree(folder)
+        unfinished.rename(folder)
+        sync_folder(folder.parent)
+
+
+def is_intact(folder: Path, made_of: Mapping[str, Any]) -> bool:
+    """Whether a folder was made of this, with every file as it was made."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        same = manifest.items() >= made_of.items()
+        return same and all(sha256_of_file(folder / name) == digest for name, digest in manifest["files"].items())
+    except (OSError, ValueError, KeyError, AttributeError, RecursionError):
+        return False  # not there, cut short, or not made here: it is made again
+
+
+def sha256_of_file(file: Path) -> str:
+    """SHA-256 of a file's content, in hex."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _require_ours(folder: Path) -> None:
+    """Refuse to replace what a user put there."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            f"{folder} is not a folder",
+            remedy="move it away, or set INTERLACE_CHECKPOINTS to another folder",
+        )
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+        raise EngineError(
+            FaultKind.unsupported_setting,
+            f"{folder} is there and no import made it",
+            remedy="move it away, or set INTERLACE_CHECKPOINTS to another folder",
+        )
+
+
+def _write_manifest(folder: Path, made_of: Mapping[str, Any]) -> None:
+    versions = {name: version(name) for name in ("interlace", "mlx", "mlx-lm")}
+    files = {file.name: sha256_of_file(file) for file in sorted(folder.iterdir())}
+    manifest = {**made_of, "files": files, "made_by": versions}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
