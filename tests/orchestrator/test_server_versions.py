@@ -26,7 +26,7 @@ from workers.machine.host import read_host
 from .plans import OPEN_GATE, SAMPLING, plan, prompt
 
 DEADLINES = Deadlines(load_s=120, first_token_s=60, inter_token_s=30, total_s=120, teardown_s=15)
-SCRIPT = Path(__file__).parents[1] / "workers" / "scripted_server.py"
+SCRIPT = Path(__file__).parents[1] / "workers" / "engines" / "scripted_server.py"
 # Speaks the protocol, and has no MLX.
 SERVE = r"""
 import json

@@ -27,7 +27,7 @@ from workers.machine.host import read_host
 
 from .plans import OPEN_GATE, SAMPLING, plan, prompt
 
-SERVER = Path(__file__).parent.parent / "workers" / "scripted_server.py"
+SERVER = Path(__file__).parent.parent / "workers" / "engines" / "scripted_server.py"
 SECONDS = 30  # on a busy machine; a few on an idle one
 pytestmark = pytest.mark.slow
 

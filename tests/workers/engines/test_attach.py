@@ -27,7 +27,7 @@ from workers.supervision.journal import read_journal
 from workers.supervision.server_process import HOST, free_port, port_is_open
 from workers.supervision.worker_process import WorkerProcess, WorkerSpec
 
-SCRIPT = Path(__file__).parents[1] / "scripted_server.py"
+SCRIPT = Path(__file__).with_name("scripted_server.py")
 GREEDY = {"name": "greedy", "temperature": 0.0}
 DEADLINES = Deadlines(load_s=60, first_token_s=60, inter_token_s=60, total_s=60, teardown_s=20)
 KEY = "INTERLACE_TEST_KEY"

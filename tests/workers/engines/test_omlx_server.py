@@ -21,7 +21,7 @@ from workers.engines.server_launch import remove_abandoned_folders
 from workers.errors import EngineError, FaultKind
 from workers.supervision.server_process import port_is_open
 
-SCRIPT = Path(__file__).parents[1] / "scripted_server.py"
+SCRIPT = Path(__file__).with_name("scripted_server.py")
 GREEDY = {"name": "greedy", "temperature": 0.0}
 
 

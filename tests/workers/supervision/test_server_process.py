@@ -31,7 +31,7 @@ from workers.supervision.server_process import (
 from workers.supervision.worker_process import WorkerProcess, WorkerSpec
 
 DEADLINES = Deadlines(load_s=60, first_token_s=60, inter_token_s=60, total_s=60, teardown_s=20)
-SCRIPT = Path(__file__).parents[1] / "scripted_server.py"
+SCRIPT = Path(__file__).parents[1] / "engines" / "scripted_server.py"
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 15.0) -> bool:
