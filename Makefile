@@ -17,12 +17,14 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CREATE := $(PYTHON) -m venv
 endif
 
-.PHONY: help quickstart setup test test-fast test-nightly check lint format types migrations verify-quickstart gallery lock clean
+.PHONY: help quickstart setup test test-fast test-nightly check lint format types migrations docs verify-quickstart gallery \
+	lock clean
 
 help:
 	@echo "make quickstart  a real model, three arms, interleaved, stored, audited (a few minutes)"
 	@echo "make test        the tests            make test-fast  those of the inner loop, under a minute"
 	@echo "make check       what CI runs         make format     let ruff rewrite"
+	@echo "make docs        the documentation site, into site/"
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
@@ -64,7 +66,7 @@ gallery: $(VENV)/.dev
 
 # ---- checks: the same here, in pre-commit and in CI -----------------------------------------------------------------
 
-check: lint types migrations test test-nightly verify-quickstart
+check: lint types migrations docs test test-nightly verify-quickstart
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -90,6 +92,10 @@ test-fast: $(VENV)/.dev
 test-nightly: $(VENV)/.dev
 	$(PYTEST) -m nightly
 
+# The documentation site, into site/; a link to a page or heading that is not there fails.
+docs: $(VENV)/.dev
+	$(BIN)/zensical build --strict --clean
+
 verify-quickstart: $(VENV)/.dev
 	.ci/verify-quickstart
 
@@ -105,4 +111,4 @@ lock:
 		--no-emit-find-links pyproject.toml --extra dflash --extra lookup --extra explore --group dev -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
