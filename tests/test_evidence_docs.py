@@ -8,7 +8,8 @@ import yaml
 
 from orchestrator.configuration.compose import make_plan
 from workers.catalogue.binding import Usage, Window
-from workers.catalogue.match import Seen, judge_request
+from workers.catalogue.evidence import judge_request
+from workers.catalogue.matches import Seen
 from workers.catalogue.signs import MEANINGS, PLACES, Preset, Sign, names, read
 
 ROOT = Path(__file__).parent.parent

@@ -21,7 +21,8 @@ from orchestrator.schedule import ScheduledTrial
 from orchestrator.statistics.observations import measured_rows
 from tests.orchestrator.flat import FlatRun, changed
 from workers.catalogue.binding import Usage, Window
-from workers.catalogue.match import Seen, find, judge_request
+from workers.catalogue.evidence import judge_request
+from workers.catalogue.matches import Seen, find
 from workers.catalogue.signs import ANY, Preset, Sign, load, names
 from workers.protocol import Evidence
 

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from workers.catalogue.binding import LogIdentity, ProcessIdentity, Usage, Window
-from workers.catalogue.match import Seen, copies, explain, figures, is_final, judge_request, parse_prometheus, unpaid
+from workers.catalogue.evidence import copies, explain, figures, is_final, judge_request, unpaid
+from workers.catalogue.matches import Seen
 from workers.catalogue.signs import CatalogueError, Preset, load
+from workers.catalogue.values import parse_prometheus
 from workers.counts import Counts, Written, require_possible, stated_count, unlikely
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
 from workers.engines.mlx_common import Sampling

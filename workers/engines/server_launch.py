@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from workers.catalogue.match import explain
+from workers.catalogue.evidence import explain
 from workers.engines.base import LoadInfo
 from workers.engines.mlx_loading import obtain_folder
 from workers.engines.server_common import ServerEngine, load_preset

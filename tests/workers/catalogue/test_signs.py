@@ -8,8 +8,10 @@ import pytest
 from orchestrator.running.evidence import judge
 from workers.catalogue import signs
 from workers.catalogue.binding import Usage, Window
-from workers.catalogue.match import Seen, copies, figures, find, judge_request, lookup, parse_prometheus
+from workers.catalogue.evidence import copies, figures, judge_request
+from workers.catalogue.matches import Seen, find
 from workers.catalogue.signs import CatalogueError, Preset, Sign, load, names, read
+from workers.catalogue.values import lookup, parse_prometheus
 from workers.protocol import Evidence
 
 PRESETS = {name: load(name) for name in names()}

@@ -1,0 +1,58 @@
+"""Values in what a server answers: at paths in JSON, as counts, in the text of its metrics. Pure."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def lookup(body: Any, path: str, *, model: str = "") -> Any:
+    """The value at a path such as `a.b[id={model}].c`; None where it does not lead anywhere.
+
+    `[key=text]` takes the element of a list whose key is that text, `[]` the only element. A path may name a key that
+    holds dots whole, as metrics' names do.
+    """
+    if isinstance(body, Mapping) and path in body:
+        return body[path]
+    for step in re.findall(r"[^.\[\]]+(?:\[[^\]]*\])?", path):
+        name, _, rest = step.partition("[")
+        body = body.get(name) if isinstance(body, Mapping) else None
+        if rest:
+            body = _element(body, rest.removesuffix("]"), model)
+        if body is None:
+            return None
+    return body
+
+
+def parse_prometheus(text: str) -> dict[str, float]:
+    """Metrics by name, summed over their labels. Lines that are none are passed over."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if matched := re.match(r"([A-Za-z_:][\w:]*)(?:\{.*\})?\s+([-+.\deE]+|NaN|[-+]?Inf)(?:\s+\d+)?$", line.strip()):
+            found[matched[1]] = found.get(matched[1], 0.0) + float(matched[2])
+    return found
+
+
+def count_of(value: Any) -> int | None:
+    """The value as a count; None for anything that is not a finite number, such as `true` or a text."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return int(value)
+
+
+def growth(before: Any, after: Any, path: str | None, model: str) -> int | None:
+    """A counter that appears with its first use started at 0. None: it is not there."""
+    if path is None or (new := count_of(lookup(after, path, model=model))) is None:
+        return None
+    old = lookup(before, path, model=model)
+    return new - (count_of(old) or 0)
+
+
+def _element(body: Any, selector: str, model: str) -> Any:
+    if not isinstance(body, Sequence) or isinstance(body, str):
+        return None
+    if not selector:
+        return body[0] if len(body) == 1 else None
+    key, _, wanted = selector.partition("=")
+    wanted = wanted.replace("{model}", model)
+    return next((each for each in body if isinstance(each, Mapping) and str(each.get(key)) == wanted), None)
