@@ -7,13 +7,12 @@ import pytest
 
 from tests.workers import tiny_drafts
 from tests.workers.answering import answering, check
+from tests.workers.engine_contract import converse
 from tests.workers.environments import elsewhere
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mtp import Mtp, rounds_of
 from workers.engines.speculative import Round
 from workers.errors import EngineError, FaultKind, WorkerFault
-
-from .engine_contract import converse
 
 MTP = "workers.engines.mtp.Mtp"
 PROMPT = "Write down what a linked list is."
