@@ -9,6 +9,9 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
 UV := $(shell command -v uv 2>/dev/null)
 
+# Of the environment that make itself was started in: without compiled modules every process compiles them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 ifdef UV
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 CREATE := $(UV) venv --quiet --allow-existing --python

@@ -5,6 +5,7 @@ own to the lock that keeps two processes from measuring on one. A fresh database
 made: running them takes 0.2 s of CPU, which several hundred tests would pay each.
 """
 
+import functools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,14 +31,17 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
 @pytest.fixture(autouse=True, scope="session")
 def fresh_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """For `open_database` in this process; `db.migrate.upgrade` itself and other processes run the revisions."""
-    template = upgrade(f"sqlite:///{tmp_path_factory.mktemp('template') / 'fresh.db'}").path
+
+    @functools.cache
+    def template() -> Path:
+        return upgrade(f"sqlite:///{tmp_path_factory.mktemp('template') / 'fresh.db'}").path
 
     def copied(url: str) -> Version:
         path = current(url).path
         if path.exists():
             return upgrade(url)
         make_private_folder(path.parent)
-        shutil.copy(template, path)
+        shutil.copy(template(), path)
         return current(url)
 
     with pytest.MonkeyPatch.context() as patch:
