@@ -40,11 +40,11 @@ from db.session import open_database
 from orchestrator.commands.run import resume_run
 from orchestrator.configuration.compose import make_plan
 from orchestrator.judging import judge, measured_trials
-from orchestrator.overnight import entry_run, machine_lock
 from orchestrator.plan import Plan
-from orchestrator.running.making import create_run
-from orchestrator.running.observing import SilentObserver
-from orchestrator.running.preparation import find_weights
+from orchestrator.planning.weights import find_weights
+from orchestrator.queue import entry_run, machine_lock
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.recorder import create_run
 from orchestrator.schedule import ScheduledTrial, attempt_order, build_schedule
 from orchestrator.statistics.findings import AuditResult
 from orchestrator.views import audit_view, meaning_view, terminal

@@ -40,12 +40,11 @@ from orchestrator.configuration.compose import make_plan
 from orchestrator.effects import estimate_effect
 from orchestrator.judging import judge_run
 from orchestrator.plan import Prompt, load
+from orchestrator.planning.weights import ArmWeights
 from orchestrator.running.gate import OPEN
-from orchestrator.running.making import create_run
-from orchestrator.running.outcome import Outcome
-from orchestrator.running.preparation import ArmWeights
-from orchestrator.running.recorder import Recorder
+from orchestrator.running.recorder import Recorder, create_run
 from orchestrator.running.stored import stored_plan
+from orchestrator.running.trial import Outcome
 from orchestrator.schedule import ScheduledTrial
 from workers.machine.host import HostFacts
 from workers.machine.telemetry import Reading

@@ -20,8 +20,8 @@ from sqlalchemy import Engine
 from db.models import new_id
 from orchestrator.configuration.compose import make_plan
 from orchestrator.plan import Plan
-from orchestrator.running.making import create_run
-from orchestrator.running.preparation import ArmWeights
+from orchestrator.planning.weights import ArmWeights
+from orchestrator.running.recorder import create_run
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from workers.machine.host import HostFacts
 

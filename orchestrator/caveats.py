@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Arm, Generation, Run, Trial
 from db.session import reading
-from orchestrator.foreign.checking import LEFT_OUT
+from orchestrator.importers.plausibility import LEFT_OUT
 
 
 def caveats(database: Database, run_id: str) -> tuple[str, ...]:

@@ -464,7 +464,7 @@ def db_import(file: str, url: str | None, format_: str, *, dry_run: bool, **choi
     Other tools' results are stored as runs that were not randomised.
     """
     from orchestrator.commands.database import import_file
-    from orchestrator.foreign.reading import Choices
+    from orchestrator.importers.source import Choices
 
     import_file(file, url=url, choices=Choices(format=format_, **choices), dry_run=dry_run)
 

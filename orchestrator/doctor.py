@@ -14,7 +14,7 @@ from orchestrator.plan import Gate
 from orchestrator.planning.device import read_device
 from orchestrator.planning.memory import share_of_memory_bytes
 from orchestrator.running.gate import Finding, check
-from orchestrator.running.readiness import describe_orphan, describe_suspect
+from orchestrator.running.leftovers import describe_orphan, describe_suspect
 from workers.environment import versions
 from workers.machine.host import HostFacts, read_host
 from workers.machine.remedies import remedy

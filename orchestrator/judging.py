@@ -13,8 +13,8 @@ from db.history import other_evenings
 from db.session import open_existing
 from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
 from orchestrator.plan import Plan
+from orchestrator.planning.hosts import own_host_ids
 from orchestrator.revising import revisions
-from orchestrator.running.hosts import own_host_ids
 from orchestrator.schedule import rounds_together
 from orchestrator.statistics.claims import ArmFacts
 from orchestrator.statistics.comparability import Scope

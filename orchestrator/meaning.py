@@ -7,18 +7,18 @@ import pandas as pd
 from sqlalchemy import Engine as Database
 
 from db import frames
-from orchestrator.analysis.ceilings import ceilings
-from orchestrator.analysis.course import speed_by_round
-from orchestrator.analysis.findings import Figure, Findings, Interval
-from orchestrator.analysis.losslessness import losslessness
-from orchestrator.analysis.recommendation import recommend
-from orchestrator.analysis.records import TIMING_ENGINES, Answer, ArmRecord, PassTimes, Probed, plain_arm_of, unknown
-from orchestrator.analysis.samplers import sampling
-from orchestrator.analysis.turns import Ratios, TtftRatio, arm_turns
-from orchestrator.analysis.verification import Measured, pass_curves, passes_of, verify_costs
-from orchestrator.analysis.widths import width_curves
 from orchestrator.audit import effect_between
 from orchestrator.effects import Effect
+from orchestrator.findings.ceilings import ceilings
+from orchestrator.findings.losslessness import losslessness
+from orchestrator.findings.recommendation import recommend
+from orchestrator.findings.records import TIMING_ENGINES, Answer, ArmRecord, PassTimes, Probed, plain_arm_of, unknown
+from orchestrator.findings.samplers import sampling
+from orchestrator.findings.speed_by_round import speed_by_round
+from orchestrator.findings.turns import Ratios, TtftRatio, arm_turns
+from orchestrator.findings.values import Figure, Findings, Interval
+from orchestrator.findings.verification import Measured, pass_curves, passes_of, verify_costs
+from orchestrator.findings.widths import width_curves
 from orchestrator.judging import inference_of
 from orchestrator.plan import Arm, Plan, canonical_json
 from orchestrator.statistics.comparability import Scope

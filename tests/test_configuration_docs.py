@@ -8,7 +8,7 @@ import pytest
 
 from conf.store import GROUP_SCHEMAS
 from orchestrator.configuration.compose import make_plan
-from orchestrator.configuration.parts import SHIPPED_DIR
+from orchestrator.configuration.groups import SHIPPED_DIR
 from orchestrator.configuration.workload import parse_prompts
 
 TEXT = (Path(__file__).parent.parent / "docs" / "configuration.md").read_text(encoding="utf-8")

@@ -21,8 +21,8 @@ def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed:
     """
     from db.session import database_url, open_existing
     from orchestrator.commands.opening import named_run
-    from orchestrator.running.elsewhere import origin_in_words, plan_to_adopt
-    from orchestrator.running.preparation import find_weights, refuse_what_does_not_fit
+    from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
+    from orchestrator.running.provenance import origin_in_words, plan_to_adopt
 
     if overrides:
         raise InputError(f"run --from {run_text}: takes the plan as it is; leave out {overrides[0]!r}")
@@ -40,7 +40,7 @@ def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed:
 
 
 def _show(plan: Plan, run_id: str, origin: str) -> None:
-    from orchestrator.running.disclosure import disclosure
+    from orchestrator.planning.disclosure import disclosure
 
     sys.stdout.write(f"the plan of run {run_id}, {origin}, would execute on this machine:\n")
     for head, lines in disclosure(plan):

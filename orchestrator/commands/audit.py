@@ -70,7 +70,7 @@ def _exit_code(result: "AuditResult", fail_on: Sequence[str]) -> int:
 
 def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) -> None:
     from db.frames import trials
-    from orchestrator.configuration.parts import Parts
+    from orchestrator.configuration.groups import Parts
     from orchestrator.judging import arm_facts, conditions, judge
     from orchestrator.statistics.claims import beside, claim_of
     from orchestrator.views.relation_view import print_claims

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from orchestrator.commands.opening import optional_path
-from orchestrator.configuration.parts import Parts
+from orchestrator.configuration.groups import Parts
 from orchestrator.errors import InputError
 from orchestrator.views.terminal import console, table
 from workers.errors import EngineError

@@ -10,7 +10,7 @@ from orchestrator.errors import RefusedError
 
 if TYPE_CHECKING:
     from db.merge import Merged
-    from orchestrator.foreign.reading import Choices
+    from orchestrator.importers.source import Choices
 
 
 def check_database(*, url: str | None) -> int:

@@ -5,7 +5,7 @@ def explore_database(*, url: str | None, port: int | None, open_browser: bool) -
     """`interlace explore`: the database in the browser until Ctrl-C."""
     from db.location import database_path
     from db.session import database_url, open_existing
-    from orchestrator.explore.serving import explore
+    from orchestrator.explore.server import explore
     from orchestrator.views.terminal import console
 
     where = database_url(url)

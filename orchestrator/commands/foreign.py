@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from db.escaping import shown_line
 
 if TYPE_CHECKING:
-    from orchestrator.foreign.reading import Choices, Source
-    from orchestrator.foreign.results import ForeignResults
+    from orchestrator.importers.foreign_run import ForeignResults
+    from orchestrator.importers.source import Choices, Source
     from orchestrator.plan import Plan
 
 
@@ -18,9 +18,9 @@ def import_results(url: str, file: Path, *, choices: "Choices", dry_run: bool) -
     from importlib.metadata import version
 
     from db.session import open_database
-    from orchestrator.foreign.planning import make_plan
-    from orchestrator.foreign.reading import read_results
-    from orchestrator.foreign.store import store
+    from orchestrator.importers.foreign_plan import make_plan
+    from orchestrator.importers.source import read_results
+    from orchestrator.importers.storage import store
 
     source, results = read_results(file, choices)
     plan = make_plan(

@@ -11,9 +11,9 @@ def show_status(*, url: str | None, limit: int, live: bool) -> None:
     """`interlace status`: who measures, what runs, what waits, the runs, and the last problems."""
     from db.live import problems
     from db.run_list import newest_runs
-    from orchestrator.overnight.agenda import agenda, waiting_here
-    from orchestrator.overnight.machine_lock import machine_holder
-    from orchestrator.overnight.watch import live_run, watch
+    from orchestrator.queue.agenda import agenda, waiting_here
+    from orchestrator.queue.machine_lock import machine_holder
+    from orchestrator.queue.watch import live_run, watch
     from orchestrator.views.queue_view import print_queue
     from orchestrator.views.status_view import print_at, print_problems, print_status
     from orchestrator.views.terminal import console
@@ -42,7 +42,7 @@ def show_doctor(*, url: str | None, as_json: bool) -> int:
     from db.session import database_path, database_url
     from orchestrator.doctor import as_json as doctor_json
     from orchestrator.doctor import examine
-    from orchestrator.running.readiness import journal_beside
+    from orchestrator.running.leftovers import journal_beside
     from orchestrator.views.doctor_view import print_diagnosis
     from orchestrator.views.terminal import console
 

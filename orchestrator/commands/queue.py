@@ -15,10 +15,10 @@ from orchestrator.plan import Plan
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
 
-    from orchestrator.overnight.agenda import Waiting
-    from orchestrator.overnight.machine_lock import MachineLock
-    from orchestrator.overnight.night import Night
-    from orchestrator.running.preparation import ArmWeights
+    from orchestrator.planning.weights import ArmWeights
+    from orchestrator.queue.agenda import Waiting
+    from orchestrator.queue.machine_lock import MachineLock
+    from orchestrator.queue.night import Night
 
 
 # ---- a run into the queue ----
@@ -48,7 +48,7 @@ def compose_run(overrides: Sequence[str], *, config_dir: str | None) -> Planned:
     """
     from db.session import database_url
     from orchestrator.configuration.compose import make_plan
-    from orchestrator.running.preparation import find_weights, refuse_what_does_not_fit
+    from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
     from orchestrator.views.machine_lines import noise_here
 
     composed = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here)
@@ -61,7 +61,7 @@ def store_run(planned: Planned, *, quiet: bool) -> tuple["Database", str]:
     """Store the frozen plan as a run, and put it last into the queue; the run's id."""
     from db import queue
     from db.session import database_path, open_database
-    from orchestrator.running.making import create_run
+    from orchestrator.running.recorder import create_run
     from orchestrator.schedule import build_schedule
     from orchestrator.views.machine_lines import machine_lines
     from orchestrator.views.plan_view import print_plan
@@ -141,7 +141,7 @@ def _waiting_run(database: "Database", run_text: str) -> str:
 
 
 def _show(database: "Database") -> None:
-    from orchestrator.overnight.agenda import agenda, waiting_here
+    from orchestrator.queue.agenda import agenda, waiting_here
     from orchestrator.views.queue_view import print_queue
     from orchestrator.views.terminal import console
     from workers.machine.host import read_host
@@ -155,11 +155,11 @@ def _show(database: "Database") -> None:
 
 def work(*, until: str | None, preflight: bool, url: str | None, quiet: bool) -> int:
     """`interlace work`: show what waits and when it ends, check it all, run it, and tell how it went."""
-    from orchestrator.overnight.agenda import agenda, waiting_here
-    from orchestrator.overnight.clock_times import next_time
-    from orchestrator.overnight.machine_lock import MachineLock
-    from orchestrator.overnight.night import Night
-    from orchestrator.running.execute import ending_signals_as_interrupts
+    from orchestrator.queue.agenda import agenda, waiting_here
+    from orchestrator.queue.clock_times import next_time
+    from orchestrator.queue.machine_lock import MachineLock
+    from orchestrator.queue.night import Night
+    from orchestrator.running.execution import ending_signals_as_interrupts
     from orchestrator.views.night_view import NightTeller
     from orchestrator.views.queue_view import print_queue
     from orchestrator.views.terminal import console
@@ -181,7 +181,7 @@ def work(*, until: str | None, preflight: bool, url: str | None, quiet: bool) ->
 def _take_machine(waiting: "Sequence[Waiting]", lock: "MachineLock", database: "Database") -> None:
     """Refuse now what would be refused at night: somebody measures already, or this machine is not fit."""
     from orchestrator.planning.residency import is_simulated
-    from orchestrator.running.execute import check_machine
+    from orchestrator.running.execution import check_machine
 
     for each in waiting:
         if each.plan is not None and not all(is_simulated(arm) for arm in each.plan.arms):
@@ -216,7 +216,7 @@ def _through(night: "Night", to_check: "Sequence[Waiting]") -> int:
 
 
 def _left(night: "Night") -> int:
-    from orchestrator.overnight.agenda import waiting_here
+    from orchestrator.queue.agenda import waiting_here
 
     return len(waiting_here(night.database, night.host))
 
@@ -224,8 +224,8 @@ def _left(night: "Night") -> int:
 def _sum_up(night: "Night", began_at: dt.datetime, *, why: str, code: int) -> None:
     """The summary file, and whoever is to be told. What fails of it is a note."""
     from db.errors import StorageError
-    from orchestrator.overnight.notify import notify
-    from orchestrator.overnight.summary import Summary, markdown, write_summary
+    from orchestrator.queue.notification import notify
+    from orchestrator.queue.summary import Summary, markdown, write_summary
 
     path = Path(night.database.url.database or ".")
     try:

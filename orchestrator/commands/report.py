@@ -50,7 +50,7 @@ def _seen_from(folder: "Path", text: "Path") -> str:
 
 
 def _claims() -> "tuple[Claim, ...]":
-    from orchestrator.configuration.parts import Parts
+    from orchestrator.configuration.groups import Parts
     from orchestrator.statistics.claims import claim_of
 
     parts = Parts()

@@ -10,7 +10,7 @@ from orchestrator.commands.queue import Planned, compose_run, store_run
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
 
-    from orchestrator.overnight.machine_lock import MachineLock
+    from orchestrator.queue.machine_lock import MachineLock
 
 
 def run_now(overrides: Sequence[str], *, config_dir: str | None, fail_on: Sequence[str], quiet: bool) -> int:
@@ -30,8 +30,8 @@ def run_from(
 
 def _run(planned: Planned, *, fail_on: Sequence[str], quiet: bool) -> int:
     from db.session import database_path
-    from orchestrator.overnight.machine_lock import MachineLock
-    from orchestrator.running.execute import check_machine
+    from orchestrator.queue.machine_lock import MachineLock
+    from orchestrator.running.execution import check_machine
 
     with MachineLock("interlace run") as lock:
         if planned.measured:
@@ -50,8 +50,8 @@ def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet:
     """
     from db.live import life
     from db.run_names import LAST
-    from orchestrator.overnight.machine_lock import MachineLock
-    from orchestrator.running.elsewhere import refuse_from_elsewhere
+    from orchestrator.queue.machine_lock import MachineLock
+    from orchestrator.running.provenance import refuse_from_elsewhere
     from workers.machine.host import read_host
 
     database = open_stored(url)
@@ -73,8 +73,8 @@ def _show_finished(database: "Database", run_id: str, *, fail_on: Sequence[str],
 
 def _execute(database: "Database", run_id: str, lock: "MachineLock", *, fail_on: Sequence[str], quiet: bool) -> int:
     """Run what is left and judge it."""
-    from orchestrator.overnight.entry_run import run_entry
-    from orchestrator.running.observing import SilentObserver
+    from orchestrator.queue.entry_run import run_entry
+    from orchestrator.running.events import SilentObserver
     from orchestrator.views.terminal import ProgressObserver, console
 
     out = console()

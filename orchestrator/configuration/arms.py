@@ -12,9 +12,9 @@ from typing import Any
 from conf import schema
 from conf.store import setting_names
 from orchestrator.configuration.checks import all_settings, engines_with, has_key
+from orchestrator.configuration.groups import Part, Parts
 from orchestrator.configuration.names import name_arms
 from orchestrator.configuration.overrides import Setting, nearest, suggest
-from orchestrator.configuration.parts import Part, Parts
 from orchestrator.configuration.sources import interpreter, usable
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, canonical_json

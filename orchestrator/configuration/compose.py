@@ -11,9 +11,9 @@ from conf.store import PLAN_GROUPS
 from orchestrator.configuration.arms import ARM_GROUPS, build_arms, checked_option
 from orchestrator.configuration.checks import all_settings
 from orchestrator.configuration.detecting import NoiseOf, with_rounds_to_detect
+from orchestrator.configuration.groups import Part, Parts
 from orchestrator.configuration.names import choose_control
 from orchestrator.configuration.overrides import COMMAND_LINE, Setting, merge, nearest, parse
-from orchestrator.configuration.parts import Part, Parts
 from orchestrator.configuration.secrets import refuse_known, refuse_literals, watch_for_literals, watch_references
 from orchestrator.configuration.workload import read_workload
 from orchestrator.errors import InputError

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from conf import schema
+from orchestrator.configuration.groups import Part, Parts
 from orchestrator.configuration.overrides import Setting, suggest
-from orchestrator.configuration.parts import Part, Parts
 from orchestrator.errors import InputError
 
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.configuration.workload import context_tokens
 from orchestrator.plan import Arm, Prompt, canonical_json
 from orchestrator.planning.device import working_set_bytes
-from orchestrator.planning.fitting import Conversation
+from orchestrator.planning.fit import Conversation
 from orchestrator.planning.memory import Cache, MemoryPlan, ModelSize, arm_memory, plan_memory, share_of_memory_bytes
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from orchestrator.analysis.findings import Findings
 from orchestrator.audit import AuditResult, Comparison
+from orchestrator.findings.values import Findings
 from orchestrator.plan import Plan
 from orchestrator.statistics.claims import Beside
 from orchestrator.statistics.factorial import Factorial

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from orchestrator.analysis.turns import late_turns
 from orchestrator.audit import Comparison
+from orchestrator.findings.turns import late_turns
 from orchestrator.report.charts.theme import VERDICTS
 from orchestrator.report.material import FINISHED, Material
 from orchestrator.report.parts import Line

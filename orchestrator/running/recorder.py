@@ -1,8 +1,9 @@
-"""Recording a run as it runs: its state, its arms, its rounds, and one transaction a trial."""
+"""Recording a run: it is stored before anything runs, then each trial in one transaction; corrections come last."""
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine as Database
@@ -10,16 +11,26 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db import models
-from db.session import transaction
-from orchestrator.plan import Arm, Plan, sha256_of
+from db.session import reading, transaction
+from orchestrator.plan import Arm, Plan, dump, sha256_of
+from orchestrator.planning.hosts import host_row
 from orchestrator.planning.residency import is_simulated
-from orchestrator.running.exclusion import hottest
-from orchestrator.running.outcome import LoadMemory, Outcome, Verdict, settle
+from orchestrator.planning.weights import ArmWeights
 from orchestrator.running.progress import UnderWay
-from orchestrator.running.shared_rows import environment_row
+from orchestrator.running.rows import (
+    checkpoint_row,
+    environment_row,
+    experiment_row,
+    gate_detail,
+    generation_rows,
+    number,
+    telemetry_values,
+    words,
+)
 from orchestrator.running.stored import refuse_held_run
-from orchestrator.running.trial_rows import gate_detail, generation_rows, number, telemetry_values, words
-from orchestrator.schedule import ScheduledTrial
+from orchestrator.running.trial import Fault, LoadMemory, Outcome, Verdict, hottest, settle
+from orchestrator.schedule import ScheduledTrial, order_distribution
+from workers.machine.bandwidth import published_gb_per_s
 from workers.machine.host import HostFacts
 from workers.machine.process_identity import Lease
 from workers.protocol import Hello, Loaded
@@ -232,3 +243,93 @@ class Recorder:
                 .where(models.Trial.round_id.in_(rounds), models.Trial.excluded_reason.is_(None))
                 .values(status="excluded", excluded_reason=reason)
             )
+
+
+def create_run(
+    database: Database, plan: Plan, *, host: HostFacts, weights: Mapping[str, ArmWeights], log_root: Path
+) -> Recorder:
+    """Store the frozen plan before anything runs."""
+    published, bandwidth_source = published_gb_per_s(host.chip, host.gpu_cores)
+    with transaction(database) as session:
+        run_id = models.new_id()
+        run = models.Run(
+            id=run_id,
+            experiment_id=experiment_row(session, plan.experiment).id,
+            host_id=host_row(session, host).id,
+            status="planned",
+            created_at=dt.datetime.now(dt.UTC),
+            plan=dump(plan),
+            plan_sha256=plan.sha256,
+            workload_sha256=plan.workload_sha256,
+            seed=plan.design.seed,
+            rounds=plan.design.rounds,
+            metric=plan.design.metric,
+            interleave_by=plan.design.interleave_by,
+            order_distribution=order_distribution(plan),
+            simulated=any(is_simulated(arm) for arm in plan.arms),
+            log_dir=str(log_root / run_id),
+            bandwidth_bytes_per_s=None if published is None else published * 1e9,
+            bandwidth_source=bandwidth_source,  # where unknown: why; measured after the last round
+        )
+        session.add(run)
+        session.flush()
+        arms = [_arm(session, plan, arm, run.id, weights[arm.name]) for arm in plan.arms]
+        session.add_all(arms)
+        session.flush()
+        return Recorder(database=database, plan=plan, run_id=run.id, arm_ids={row.name: row.id for row in arms})
+
+
+def reopen_run(database: Database, plan: Plan, run_id: str) -> Recorder:
+    """The recorder of a run that exists."""
+    with reading(database) as session:
+        rows = session.execute(select(models.Arm.name, models.Arm.id).where(models.Arm.run_id == run_id)).all()
+    return Recorder(database=database, plan=plan, run_id=run_id, arm_ids={name: key for name, key in rows})
+
+
+def _arm(session: Session, plan: Plan, arm: Arm, run_id: str, weights: ArmWeights) -> models.Arm:
+    target = checkpoint_row(session, arm.checkpoint, weights.target)
+    drafting = None if arm.draft is None else checkpoint_row(session, arm.draft, weights.draft)
+    return models.Arm(
+        id=models.new_id(),
+        run_id=run_id,
+        name=arm.name,
+        is_control=arm.name == plan.control,
+        config_sha256=arm.config_sha256,
+        engine=arm.engine["name"],
+        checkpoint_id=target.id,
+        draft_checkpoint_id=None if drafting is None else drafting.id,
+        draft=None if arm.draft is None else arm.draft["name"],
+        engine_setting={},
+        temperature=arm.sampling["temperature"],
+        config=asdict(arm),
+        state="active",
+    )
+
+
+def spoil_newest_trial(database: Database, *, run_id: str, arm_id: str, fault: Fault) -> bool:
+    """Make the arm's newest trial invalid, if it counts: a fixed rule, by what the process did, whatever its speed.
+
+    Returns:
+        Whether it did: a trial that a rule left out, or that failed by itself, stays what it is.
+    """
+    newest: Any = (
+        select(models.Trial.id)
+        .where(models.Trial.run_id == run_id, models.Trial.arm_id == arm_id, models.Trial.kind != "warmup")
+        .order_by(models.Trial.ordinal.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    spoil = update(models.Trial).where(models.Trial.id == newest, models.Trial.status == "done")
+    with transaction(database) as session:
+        done = session.execute(
+            spoil.values(status="invalid", error_kind=fault.kind, error_message=fault.message)
+            .execution_options(synchronize_session=False)
+            .returning(models.Trial.id)
+        )
+        return done.first() is not None
+
+
+def note_memory(database: Database, *, arm_id: str, text: str) -> None:
+    """Keep with an arm how its memory differs from its plan."""
+    with transaction(database) as session:
+        session.get_one(models.Arm, arm_id).memory_note = text

@@ -7,31 +7,50 @@ early, and what is stored then can be resumed. Who is asked to stop finishes its
 
 import datetime as dt
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from orchestrator.errors import IncompleteError, StoppedError
 from orchestrator.plan import Arm, Plan, Prompt
-from orchestrator.running.amending import spoil_newest_trial
-from orchestrator.running.blame import refusal
 from orchestrator.running.crew import Crew, Member
-from orchestrator.running.footprints import Footprints, planned_footprints
+from orchestrator.running.events import Observer
 from orchestrator.running.gate import OPEN, Gatekeeper, Passage
-from orchestrator.running.lookout import Lookout
-from orchestrator.running.observing import Observer
-from orchestrator.running.outcome import Fault, Outcome, Verdict
-from orchestrator.running.parking import FAULTS_IN_A_ROW, Streaks
-from orchestrator.running.patrol import Patrol
-from orchestrator.running.preflight import try_arm
+from orchestrator.running.leftovers import Patrol
+from orchestrator.running.monitor import Footprints, Lookout, planned_footprints
+from orchestrator.running.preflight import refusal, try_arm
 from orchestrator.running.progress import Remainder, Unit
-from orchestrator.running.recorder import Recorder
-from orchestrator.running.rousing import ShortDecodes
+from orchestrator.running.recorder import Recorder, spoil_newest_trial
+from orchestrator.running.short_decodes import ShortDecodes
+from orchestrator.running.trial import Fault, Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial, replay_seed
 from workers.errors import FaultKind, WorkerFault
 from workers.machine.host import HostFacts
 from workers.machine.telemetry import Reading
 from workers.protocol import Generate, Generation
+
+FAULTS_IN_A_ROW = 3  # after these an arm is parked
+
+
+@dataclass(slots=True)
+class Streaks:
+    """By arm."""
+
+    _now: Counter[str] = field(default_factory=Counter)
+    _before: Counter[str] = field(default_factory=Counter)  # the newest trial
+
+    def ended(self, arm: str, *, faulty: bool) -> bool:
+        """A trial of the arm ended: whether the arm is to be parked."""
+        self._before[arm] = self._now[arm]
+        self._now[arm] = self._now[arm] + 1 if faulty else 0
+        return self._now[arm] >= FAULTS_IN_A_ROW
+
+    def spoiled(self, arm: str) -> bool:
+        """The arm's newest trial, which had counted, is a fault: whether the arm is to be parked."""
+        self._now[arm] = self._before[arm] + 1
+        return self._now[arm] >= FAULTS_IN_A_ROW
+
 
 # Called once all trials of a run are stored, while the crew's workers are there (or load again on demand). A run that
 # was killed in it is resumed with nothing else left: what it has stored then, it must find and not store twice.

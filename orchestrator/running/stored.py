@@ -12,7 +12,7 @@ from db import models
 from db.session import reading
 from orchestrator.errors import HeldError, RefusedError
 from orchestrator.plan import Plan, load
-from orchestrator.running.preparation import ArmWeights
+from orchestrator.planning.weights import ArmWeights
 from orchestrator.running.progress import StoredTrial
 from workers.machine.process_identity import Lease, holds
 
@@ -24,7 +24,7 @@ class Stored:
     trials: tuple[StoredTrial, ...]
     dropped: frozenset[str]
     finished: bool  # everything of it was done, what follows the rounds included
-    current: dict[str, Any] | None  # what it was at, see orchestrator.running.life
+    current: dict[str, Any] | None  # what it was at, see orchestrator.running.events
 
 
 def stored_plan(database: Database, run_id: str) -> str:

@@ -16,7 +16,7 @@ LARGEST_LOG = 700.0  # beyond it there is no float
 FASTEST_NAMED = math.log(10)  # a step: beyond it a figure would say no more
 MOST_POINTS = 500  # that slopes of all pairs are taken of: of more, as many spread evenly
 
-# Flags of generations that another tool's file gave no time: see `orchestrator.foreign.store`.
+# Flags of generations that another tool's file gave no time: see `orchestrator.importers.storage`.
 PLACED = "time_placed"  # put after those before it
 UNTIMED = "no_time"
 

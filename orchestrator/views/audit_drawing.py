@@ -9,8 +9,8 @@ from rich.text import Text
 from orchestrator.views.drawn import Axis, course, interval, plain_letters, shortened, squeezed
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.findings import SpeedByRound
     from orchestrator.audit import AuditResult, Comparison
+    from orchestrator.findings.values import SpeedByRound
 
 NAME_WIDTH = 24  # of a drawing's names
 SPREAD_WIDTH = 18  # of the numbers beside a course, with the spaces between

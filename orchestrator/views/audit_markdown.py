@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from db.escaping import in_markdown
-from orchestrator.analysis.turns import late_turns
+from orchestrator.findings.turns import late_turns
 from orchestrator.plan import Plan
 from orchestrator.views.audit_view import (
     METRIC_WORDS,
@@ -23,8 +23,8 @@ from orchestrator.views.audit_view import (
 from orchestrator.views.meaning_view import sections
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.findings import Findings
     from orchestrator.audit import AuditResult
+    from orchestrator.findings.values import Findings
 
 
 def markdown(

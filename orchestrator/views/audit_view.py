@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.analysis.turns import late_turns
+from orchestrator.findings.turns import late_turns
 from orchestrator.jsonable import bounded
 from orchestrator.plan import Plan
 from orchestrator.statistics.comparability import Scope
@@ -20,8 +20,8 @@ from orchestrator.views.terminal import console
 from orchestrator.views.terminal import table as new_table
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.findings import Findings
     from orchestrator.audit import AuditResult, Comparison
+    from orchestrator.findings.values import Findings
     from orchestrator.statistics.factorial import Factorial
     from orchestrator.statistics.factors import Table
     from orchestrator.statistics.observations import ArmSummary

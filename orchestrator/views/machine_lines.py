@@ -8,7 +8,7 @@ from orchestrator.plan import Plan
 from orchestrator.planning.estimate import Rates
 from orchestrator.planning.forecast import forecast
 from orchestrator.planning.residency import is_simulated, plan_of
-from orchestrator.running.preparation import memory_line, what_does_not_fit, wrong_draft
+from orchestrator.planning.weights import memory_line, what_does_not_fit, wrong_draft
 from orchestrator.schedule import ScheduledTrial
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
     from db.errors import DatabaseError
     from db.rates import measured_rates
     from db.session import open_existing
-    from orchestrator.running.hosts import own_host_ids
+    from orchestrator.planning.hosts import own_host_ids
     from workers.machine.host import read_host
 
     by_config = {arm.config_sha256: arm.name for arm in plan.arms if not is_simulated(arm)}

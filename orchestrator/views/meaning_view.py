@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.analysis.findings import (
+from orchestrator.findings.values import (
     ArmLosslessness,
     ArmTurns,
     Ceiling,
@@ -18,7 +18,7 @@ from orchestrator.analysis.findings import (
     VerifyCost,
     WidthCurve,
 )
-from orchestrator.analysis.verification import no_checks, proposing_words
+from orchestrator.findings.verification import no_checks, proposing_words
 from orchestrator.views.drawn import visible
 
 MISSING = "-"

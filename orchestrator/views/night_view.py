@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from db.queue import Entry
-from orchestrator.overnight.night import Check, Ended
-from orchestrator.running.observing import Observer, SilentObserver
+from orchestrator.queue.night import Check, Ended
+from orchestrator.running.events import Observer, SilentObserver
 from orchestrator.views.queue_view import SHORT_ID, print_checks
 from orchestrator.views.terminal import ProgressObserver
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.overnight.agenda import Slot
-from orchestrator.overnight.clock_times import spoken
-from orchestrator.overnight.night import Check
 from orchestrator.planning.estimate import about
+from orchestrator.queue.agenda import Slot
+from orchestrator.queue.clock_times import spoken
+from orchestrator.queue.night import Check
 from orchestrator.views.terminal import table
 
 SHORT_ID = 12  # characters of a run's id, from its end

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from db.live import Life, Problem
 from db.run_list import ListedRun
-from orchestrator.overnight.machine_lock import Holder
+from orchestrator.queue.machine_lock import Holder
 from orchestrator.views.terminal import table
 from orchestrator.views.watch_view import at_line
 from workers.machine.process_identity import Lease, holds

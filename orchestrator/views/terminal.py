@@ -18,9 +18,9 @@ from rich.text import Span, Text
 
 from db.escaping import shown, shown_line
 from orchestrator.planning.estimate import about
-from orchestrator.running.observing import SilentObserver
-from orchestrator.running.outcome import Outcome, Verdict
+from orchestrator.running.events import SilentObserver
 from orchestrator.running.progress import Remainder, Unit
+from orchestrator.running.trial import Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial
 
 WIDTH = 80  # what a table must fit when nobody says how wide the terminal is

@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from db.live import Life, Problem
-from orchestrator.overnight.agenda import own_end
-from orchestrator.overnight.clock_times import spoken
 from orchestrator.planning.estimate import about
+from orchestrator.queue.agenda import own_end
+from orchestrator.queue.clock_times import spoken
 
 SILENT_AFTER_S = 60.0  # several heartbeats
 

@@ -11,7 +11,7 @@ from omegaconf import MISSING, OmegaConf
 
 from conf import limits, schema
 from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS, SIMULATED_TARGET, register, setting_names
-from orchestrator.configuration.parts import SHIPPED_DIR, Part, Parts
+from orchestrator.configuration.groups import SHIPPED_DIR, Part, Parts
 from orchestrator.configuration.sources import usable
 from workers.engines import simulated
 from workers.machine.drift import PROFILES

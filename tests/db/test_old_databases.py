@@ -19,9 +19,9 @@ from db.migrate import State, upgrade
 from db.session import open_existing, transaction
 from orchestrator.judging import judge_run
 from orchestrator.plan import load
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import reopen_run
-from orchestrator.running.observing import SilentObserver
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.execution import run_recorded
+from orchestrator.running.recorder import reopen_run
 from orchestrator.running.stored import stored_plan
 
 FROZEN = Path("tests/fixtures/databases")

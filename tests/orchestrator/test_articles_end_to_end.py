@@ -10,10 +10,10 @@ from orchestrator.audit import AuditResult, Comparison
 from orchestrator.errors import InputError
 from orchestrator.judging import judge_run
 from orchestrator.plan import Plan
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import create_run
-from orchestrator.running.observing import SilentObserver
-from orchestrator.running.preparation import find_weights
+from orchestrator.planning.weights import find_weights
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.execution import run_recorded
+from orchestrator.running.recorder import create_run
 from orchestrator.statistics.unrandomised import explain_by_drift
 from workers.machine.host import read_host
 

@@ -15,11 +15,11 @@ from db import models
 from db.session import open_database, reading
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Plan
-from orchestrator.running.cached import from_cache
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import create_run
-from orchestrator.running.observing import SilentObserver
-from orchestrator.running.preparation import find_weights
+from orchestrator.planning.weights import find_weights
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.execution import run_recorded
+from orchestrator.running.recorder import create_run
+from orchestrator.running.trial import from_cache
 from workers.machine.host import read_host
 
 from .plans import OPEN_GATE, SAMPLING, plan, prompt

@@ -9,10 +9,10 @@ from click.testing import CliRunner, Result
 from db.errors import TransferError
 from db.session import open_database
 from orchestrator.cli import cli
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import create_run
-from orchestrator.running.observing import SilentObserver
-from orchestrator.running.preparation import find_weights
+from orchestrator.planning.weights import find_weights
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.execution import run_recorded
+from orchestrator.running.recorder import create_run
 from workers.machine.host import read_host
 
 from .plans import arm, plan

@@ -16,10 +16,10 @@ from orchestrator.errors import StoppedError
 from orchestrator.jsonable import bounded
 from orchestrator.judging import decisions, host_noise, judge_run
 from orchestrator.plan import Plan
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import create_run
-from orchestrator.running.observing import SilentObserver
-from orchestrator.running.preparation import find_weights
+from orchestrator.planning.weights import find_weights
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.execution import run_recorded
+from orchestrator.running.recorder import create_run
 from workers.machine.host import read_host
 
 from .flat import FlatRun

@@ -11,19 +11,19 @@ from rich.console import Console
 from sqlalchemy import Engine
 
 from db.session import open_database
-from orchestrator.analysis.findings import Figure, Findings
 from orchestrator.audit import AuditResult
+from orchestrator.findings.values import Figure, Findings
 from orchestrator.judging import judge_run, measured_trials
 from orchestrator.meaning import findings
 from orchestrator.plan import Plan, Prompt
+from orchestrator.planning.weights import find_weights
 from orchestrator.report.loading import load_material
 from orchestrator.report.parts import Section as ReportSection
 from orchestrator.report.sections.meaning import losslessness_section, widths_section
 from orchestrator.report.verdict import verdict_lines
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import create_run
-from orchestrator.running.observing import SilentObserver
-from orchestrator.running.preparation import find_weights
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.execution import run_recorded
+from orchestrator.running.recorder import create_run
 from orchestrator.views.audit_markdown import markdown
 from orchestrator.views.audit_view import print_audit, show_audit
 from orchestrator.views.meaning_view import sections

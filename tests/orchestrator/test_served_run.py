@@ -11,10 +11,10 @@ from sqlalchemy import select
 from db import models
 from db.session import open_database, reading
 from orchestrator.plan import Arm, Deadlines
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import create_run
-from orchestrator.running.observing import SilentObserver
-from orchestrator.running.preparation import find_weights
+from orchestrator.planning.weights import find_weights
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.execution import run_recorded
+from orchestrator.running.recorder import create_run
 from tests.workers import tiny_drafts
 from tests.workers.engines.test_dflash_server import lent_package
 from workers.machine.host import read_host

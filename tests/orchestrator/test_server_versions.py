@@ -16,10 +16,10 @@ from db import models
 from db.session import open_database, reading
 from orchestrator.judging import judge_run
 from orchestrator.plan import Arm, Deadlines
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import create_run
-from orchestrator.running.observing import SilentObserver
-from orchestrator.running.preparation import find_weights
+from orchestrator.planning.weights import find_weights
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.execution import run_recorded
+from orchestrator.running.recorder import create_run
 from tests.workers import tiny
 from workers.machine.host import read_host
 

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from db.session import open_database, reading
-from orchestrator.analysis.findings import Findings, VerifyCost
 from orchestrator.effects import estimate_effect
+from orchestrator.findings.values import Findings, VerifyCost
 from orchestrator.judging import judge, measured_trials
 from orchestrator.meaning import findings
 from orchestrator.plan import load

@@ -17,9 +17,9 @@ from db.errors import TransferError
 from db.session import open_existing, reading
 from orchestrator.cli import cli
 from orchestrator.errors import InputError, NotOursError
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import reopen_run
-from orchestrator.running.observing import SilentObserver
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.execution import run_recorded
+from orchestrator.running.recorder import reopen_run
 from orchestrator.running.stored import frozen_plan
 
 PLANNED = [

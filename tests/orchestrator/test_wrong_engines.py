@@ -14,9 +14,8 @@ import pytest
 
 from orchestrator.audit import audit
 from orchestrator.plan import Gate
-from orchestrator.running.evidence import judge
 from orchestrator.running.gate import Passage
-from orchestrator.running.outcome import Outcome, Verdict, settle
+from orchestrator.running.trial import Outcome, Verdict, judge, settle
 from orchestrator.schedule import ScheduledTrial
 from orchestrator.statistics.observations import measured_rows
 from tests.orchestrator.flat import FlatRun, changed

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.analysis.findings import ArmTurns, Ceiling
+from orchestrator.findings.values import ArmTurns, Ceiling
 from orchestrator.report.charts.rows import LABEL_AT, MARKS_AT, labelled, place
 from orchestrator.report.charts.theme import Drawing, Layout, Palette, arm_text, drawing, ink
 from orchestrator.report.charts.vega import mark, nominal, quantitative

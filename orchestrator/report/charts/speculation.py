@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.analysis.findings import PassCurve, WidthCurve, WidthPoint
+from orchestrator.findings.values import PassCurve, WidthCurve, WidthPoint
 from orchestrator.report.charts.theme import (
     RATIO_LABEL,
     Drawing,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from orchestrator.analysis.findings import (
+from orchestrator.findings.values import (
     ArmLosslessness,
     ArmTurns,
     Figure,
@@ -12,7 +12,7 @@ from orchestrator.analysis.findings import (
     VerifyCost,
     WidthCurve,
 )
-from orchestrator.analysis.verification import no_checks, proposing_words
+from orchestrator.findings.verification import no_checks, proposing_words
 from orchestrator.report.charts.machine import roofline, turns
 from orchestrator.report.charts.speculation import by_width, passes_by_width, scope_words
 from orchestrator.report.charts.theme import Drawing, Layout, Palette

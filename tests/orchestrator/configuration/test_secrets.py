@@ -8,14 +8,14 @@ import pytest
 
 from db.session import open_database
 from orchestrator.configuration.compose import make_plan
+from orchestrator.configuration.groups import Parts
 from orchestrator.configuration.overrides import COMMAND_LINE, parse
-from orchestrator.configuration.parts import Parts
 from orchestrator.configuration.secrets import refuse_literals
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm
-from orchestrator.running.execute import crew_of
-from orchestrator.running.making import create_run
-from orchestrator.running.preparation import find_weights
+from orchestrator.planning.weights import find_weights
+from orchestrator.running.execution import crew_of
+from orchestrator.running.recorder import create_run
 from workers.machine.host import read_host
 from workers.masking import KNOWN, mask
 

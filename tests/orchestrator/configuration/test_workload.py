@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.configuration.parts import SHIPPED_DIR
+from orchestrator.configuration.groups import SHIPPED_DIR
 from orchestrator.configuration.workload import context_tokens, parse_prompts, read_workload
 from orchestrator.errors import InputError
 from orchestrator.plan import Prompt

@@ -8,9 +8,9 @@ from sqlalchemy import select
 from db import models
 from db.session import open_database, transaction
 from orchestrator.plan import Arm, Plan
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import create_run
-from orchestrator.running.preparation import find_weights
+from orchestrator.planning.weights import find_weights
+from orchestrator.running.execution import run_recorded
+from orchestrator.running.recorder import create_run
 from orchestrator.views.terminal import SilentObserver
 from tests.orchestrator.plans import arm, plan, prompt
 from workers.machine.host import read_host

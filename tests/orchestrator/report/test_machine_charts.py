@@ -5,7 +5,7 @@ from dataclasses import replace
 import altair as alt
 import pytest
 
-from orchestrator.analysis.findings import Ceiling, Figure, PassCurve, WidthCurve, WidthPoint
+from orchestrator.findings.values import Ceiling, Figure, PassCurve, WidthCurve, WidthPoint
 from orchestrator.report.charts.theme import NARROW, WIDE, Layout
 from orchestrator.report.drawing import svg_alone
 from orchestrator.report.material import Material

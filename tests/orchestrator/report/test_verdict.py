@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.analysis.findings import ArmTurns, Figure, Interval, TurnFigures
+from orchestrator.findings.values import ArmTurns, Figure, Interval, TurnFigures
 from orchestrator.report.building import build_report
 from orchestrator.report.markdown import render_markdown
 from orchestrator.report.material import Material

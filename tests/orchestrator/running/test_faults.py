@@ -11,7 +11,7 @@ from sqlalchemy import Engine as Database
 from db.session import open_database
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.running.crew import Crew, Member
-from orchestrator.running.readiness import journal_beside
+from orchestrator.running.leftovers import journal_beside
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.running.test_runner import Witness, rows, run
 from workers.files.private import open_private

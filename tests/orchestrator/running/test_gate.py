@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from orchestrator.plan import Gate
-from orchestrator.running.exclusion import Circumstances, excluded_reason
 from orchestrator.running.gate import ORPHAN, Finding, Gatekeeper, Passage, gate_words
+from orchestrator.running.trial import Circumstances, excluded_reason
 from orchestrator.schedule import build_schedule
 from tests.orchestrator.composing import plan_of
 from workers.machine.samples import Sample

@@ -21,14 +21,13 @@ from db.session import open_database, reading, transaction
 from orchestrator.errors import HeldError
 from orchestrator.judging import judge_run
 from orchestrator.plan import Gate, Plan
+from orchestrator.planning.weights import find_weights
 from orchestrator.running.crew import Crew
-from orchestrator.running.execute import run_recorded
+from orchestrator.running.execution import run_recorded
 from orchestrator.running.gate import Gatekeeper
-from orchestrator.running.lookout import Lookout
-from orchestrator.running.making import create_run, reopen_run
-from orchestrator.running.preparation import find_weights
+from orchestrator.running.monitor import Lookout
 from orchestrator.running.progress import remainder
-from orchestrator.running.recorder import Recorder
+from orchestrator.running.recorder import Recorder, create_run, reopen_run
 from orchestrator.running.runner import Clocks, Runner
 from orchestrator.running.stored import log_folder
 from orchestrator.schedule import ScheduledTrial, build_schedule

@@ -13,13 +13,12 @@ from db import models
 from db.session import open_database, reading
 from orchestrator.errors import IncompleteError, InputError, InterlaceError, RefusedError, StoppedError
 from orchestrator.plan import Arm, Plan
+from orchestrator.planning.weights import find_weights
 from orchestrator.running.crew import Crew
-from orchestrator.running.execute import run_recorded
-from orchestrator.running.making import create_run
-from orchestrator.running.observing import SilentObserver
-from orchestrator.running.preparation import find_weights
+from orchestrator.running.events import SilentObserver
+from orchestrator.running.execution import run_recorded
 from orchestrator.running.progress import Unit
-from orchestrator.running.recorder import Recorder
+from orchestrator.running.recorder import Recorder, create_run
 from tests.orchestrator.plans import DEADLINES, OPEN_GATE, arm, plan, prompt
 from workers.machine.host import read_host
 

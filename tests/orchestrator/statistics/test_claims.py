@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from orchestrator.audit import AuditResult, Comparison
-from orchestrator.configuration.parts import Parts
+from orchestrator.configuration.groups import Parts
 from orchestrator.statistics.claims import ArmFacts, Claim, beside, claim_of, contrast
 
 from .test_compare import comparison

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from orchestrator.analysis.recommendation import recommend
 from orchestrator.audit import AuditResult, Comparison, audit
 from orchestrator.effects import Series, equal_weights
+from orchestrator.findings.recommendation import recommend
 from orchestrator.statistics.variation import unlike_tails
 from orchestrator.views.audit_view import sentence
 from tests.orchestrator.flat import FlatRun

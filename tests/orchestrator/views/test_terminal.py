@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from db.escaping import shown, shown_line
-from orchestrator.running.outcome import Fault, Outcome, Verdict
+from orchestrator.running.trial import Fault, Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial
 from orchestrator.views.terminal import ProgressObserver, console, table
 from tests.hostile import CONTROLS, controls

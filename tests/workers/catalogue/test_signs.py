@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.running.evidence import judge
+from orchestrator.running.trial import judge
 from workers.catalogue import signs
 from workers.catalogue.binding import Usage, Window
 from workers.catalogue.evidence import copies, figures, judge_request

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from orchestrator.plan import Deadlines
-from orchestrator.running.evidence import judge
+from orchestrator.running.trial import judge
 from tests.workers import tiny
 from tests.workers.engine_contract import FIRST, SECOND, converse
 from workers.engines.mlx_lm_server import MlxLmServer

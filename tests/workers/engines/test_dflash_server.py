@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.running.evidence import judge
+from orchestrator.running.trial import judge
 from tests.workers import tiny_drafts
 from tests.workers.engine_contract import FIRST, SECOND, EngineCase, EngineContract, converse, engine_case
 from tests.workers.environments import elsewhere

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from orchestrator.running.evidence import judge
+from orchestrator.running.trial import judge
 from tests.workers import tiny, tiny_drafts
 from tests.workers.engine_contract import FIRST, EngineCase, EngineContract, converse, engine_case
 from workers.engines.omlx import Omlx

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.running.evidence import judge
+from orchestrator.running.trial import judge
 from tests.workers import tiny
 from tests.workers.engine_contract import FIRST, SECOND, converse
 from workers.catalogue.signs import names

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.configuration.parts import SHIPPED_DIR
+from orchestrator.configuration.groups import SHIPPED_DIR
 from tests.workers import tiny
 from tests.workers.engine_contract import EngineCase, EngineContract, converse, engine_case
 from workers.engines.mlx_lm import MlxLm

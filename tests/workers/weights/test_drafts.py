@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm
-from orchestrator.running.preparation import find_weights, wrong_draft
+from orchestrator.planning.weights import find_weights, wrong_draft
 from tests.orchestrator.plans import SAMPLING, plan
 from tests.workers import tiny, tiny_drafts
 from workers.engines.dflash import Dflash

@@ -1,0 +1,44 @@
+"""What the arms' samplers allow to compare. Pure.
+
+A proposal is accepted when it matches what the target would pick, so another sampler makes another quantity of the
+accept length: only equal samplers compare.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from orchestrator.findings.records import Answer, ArmRecord, temperature_words
+from orchestrator.findings.rounds import Rounds
+from orchestrator.findings.values import Sampling, TemperaturePoint
+
+
+def sampling(arms: Sequence[ArmRecord], answers: Sequence[Answer]) -> Sampling:
+    """The note, and how much speculative arms accept at each temperature where the run has several."""
+    settings = dict.fromkeys(key for arm in arms for key in arm.sampler)
+    differing = [key for key in settings if any(arm.sampler.get(key) != arms[0].sampler.get(key) for arm in arms)]
+    if not differing:
+        return Sampling(note=None, by_temperature=())
+    listed = "; ".join(f"{arm.name} at {temperature_words(arm)}" for arm in arms)
+    return Sampling(
+        note=f"only equal samplers compare, and these differ in {', '.join(differing)}: {listed}",
+        by_temperature=tuple(
+            _point(arm, [answer for answer in answers if answer.measured and answer.arm == arm.name])
+            for arm in sorted(arms, key=lambda arm: (arm.temperature is None, arm.temperature or 0.0))
+            if arm.speculates and "temperature" in differing
+        ),
+    )
+
+
+def _point(arm: ArmRecord, mine: Sequence[Answer]) -> TemperaturePoint:
+    steps = np.array([step for answer in mine for step in answer.steps or ()]).reshape(-1, 3)
+    drafted = int(steps[:, 0].sum())
+    return TemperaturePoint(
+        arm=arm.name,
+        engine=arm.engine,
+        checkpoint=arm.checkpoint or "unknown",
+        width=arm.width,
+        temperature=arm.temperature,
+        accept_length=Rounds.of(mine).accept_length,
+        acceptance_rate=float(steps[:, 1].sum() / drafted) if drafted else None,
+    )

@@ -1,0 +1,122 @@
+"""Between a plan and a run: find every arm's weights on this machine, without loading any."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import InputError, RefusedError
+from orchestrator.plan import Arm, Plan
+from orchestrator.planning.fit import describe_arm, gb, misfit
+from orchestrator.planning.memory import MemoryPlan
+from orchestrator.planning.residency import conversations, is_simulated, plan_of
+from orchestrator.running.crew import Weights
+from workers.errors import EngineError
+from workers.weights.checkpoints import CheckpointInfo, describe, resolve
+from workers.weights.drafts import BLOCK, MODEL, require_fit_of
+
+# What each engine drafts with, by its module.
+_DRAFT_KINDS = {
+    **dict.fromkeys(("dflash", "dflash_server", "omlx_dflash"), BLOCK),
+    **dict.fromkeys(("mlx_lm_draft", "mlx_lm_server_draft"), MODEL),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmWeights:
+    """What was found for one arm, for the worker and for the record. None: no weights, or unknown before loading."""
+
+    for_worker: Weights
+    target: CheckpointInfo | None
+    draft: CheckpointInfo | None
+
+    @property
+    def planned_bytes(self) -> int | None:
+        """Of the weights, the draft's included; None: unknown."""
+        known = [each.weights_bytes for each in (self.target, self.draft) if each is not None]
+        return sum(each for each in known if each is not None) if known and None not in known else None
+
+
+def find_weights(plan: Plan) -> dict[str, ArmWeights]:
+    """Every arm's checkpoints, found and their headers read.
+
+    Raises:
+        InputError: a folder is missing or broken; the message names the arm and the remedy.
+    """
+    found: dict[str, tuple[dict[str, Any], CheckpointInfo | None]] = {}
+    weights = {}
+    for arm in plan.arms:
+        target, target_info = _find(arm, arm.checkpoint, found)
+        draft, draft_info = (None, None) if arm.draft is None else _find(arm, arm.draft, found)
+        if draft is not None:
+            _require_fit(arm, target, draft)
+        weights[arm.name] = ArmWeights(
+            for_worker=Weights(checkpoint=target, draft=draft), target=target_info, draft=draft_info
+        )
+    return weights
+
+
+def _find(
+    arm: Arm, checkpoint: Mapping[str, Any], found: dict[str, tuple[dict[str, Any], CheckpointInfo | None]]
+) -> tuple[dict[str, Any], CheckpointInfo | None]:
+    if is_simulated(arm):
+        return dict(checkpoint), None
+    name = checkpoint["name"]
+    if name not in found:
+        try:
+            resolved = resolve(checkpoint)
+            found[name] = resolved, describe(resolved)
+        except EngineError as error:
+            raise InputError(f"arm {arm.name}, checkpoint {name}: {error}") from error
+    return found[name]
+
+
+def wrong_draft(plan: Plan) -> str | None:
+    """The first draft that was not made for its target, in one line; None: all were, or their files are not here."""
+    try:
+        for arm in plan.arms:
+            if arm.draft is not None:
+                _require_fit(arm, arm.checkpoint, arm.draft)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _require_fit(arm: Arm, target: Mapping[str, Any], draft: Mapping[str, Any]) -> None:
+    """A server that somebody else started has loaded its own."""
+    kind = _DRAFT_KINDS.get(str(arm.engine.get("_target_")).split(".")[-2])
+    if kind is None or arm.engine.get("attach") is not None:
+        return
+    try:
+        require_fit_of(target, draft, kind=kind)
+    except EngineError as error:
+        raise InputError(f"arm {arm.name}: {error}") from error
+
+
+def refuse_what_does_not_fit(plan: Plan) -> None:
+    """Hold the plan's memory against this machine's. Unknown sizes pass: loading will tell.
+
+    Raises:
+        RefusedError: with the numbers, and what would make it fit.
+    """
+    if (why := what_does_not_fit(plan)) is not None:
+        raise RefusedError(why)
+
+
+def what_does_not_fit(plan: Plan) -> str | None:
+    """The numbers and what would make the plan fit, in one line; None: it fits, or its sizes are unknown."""
+    memory = plan_of(plan.arms, plan.prompts)
+    return misfit(memory, residency=plan.design.residency, conversations=conversations(plan.prompts))
+
+
+def memory_line(memory: MemoryPlan) -> str:
+    """The memory plan in one line."""
+    if not memory.arms:
+        return "simulated arms hold no model"
+    if all(arm.attached for arm in memory.arms):
+        return "servers that run already hold the models"
+    known = [arm for arm in memory.arms if arm.total_bytes is not None]
+    line = f"all arms together {gb(memory.total_bytes)} of {gb(memory.budget_bytes)} that a run may count on"
+    if not known:
+        return line
+    largest = max(known, key=lambda arm: arm.total_bytes or 0)
+    return f"{line}; the largest, {largest.name}: {describe_arm(largest)}"

@@ -1,0 +1,81 @@
+"""Running one run of the queue: the same for a night, for `interlace run` and for `interlace resume`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy import Engine as Database
+
+from db import queue
+from db.errors import DatabaseError, StorageError
+from orchestrator.errors import IncompleteError, InputError, NotOursError, RefusedError, StoppedError
+from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
+from orchestrator.queue.machine_lock import MachineLock
+from orchestrator.running.events import Observer
+from orchestrator.running.execution import carry_out, check_machine
+from orchestrator.running.provenance import plan_to_execute
+from orchestrator.running.recorder import Recorder, reopen_run
+from orchestrator.running.stored import refuse_if_held, refuse_other_weights
+
+
+def run_entry(
+    database: Database,
+    run_id: str,
+    *,
+    lock: MachineLock,
+    observer: Observer,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Recorder:
+    """Run what is left of a run, and say in its entry of the queue what became of it.
+
+    Raises:
+        HeldError: this machine measures already, or another process runs this run.
+        Exception: whatever else ended it; the entry says so, and what is finished is stored.
+    """
+    try:
+        recorder = reopen_run(database, plan_to_execute(database, run_id), run_id)
+        _refuse(recorder, lock)
+        carry_out(recorder, observer=observer, should_stop=should_stop)
+    except (Exception, KeyboardInterrupt) as error:
+        _settle(database, run_id, state_after(error), note=note_of(error))
+        raise
+    finally:
+        lock.at(None)
+    _settle(database, run_id, "done", note=None)
+    return recorder
+
+
+def _refuse(recorder: Recorder, lock: MachineLock) -> None:
+    """What stands in a run's way, found before any of its workers starts."""
+    refuse_if_held(recorder.database, recorder.run_id)
+    if not recorder.simulated:
+        lock.take()
+    lock.at(recorder.run_id)
+    refuse_other_weights(recorder.database, recorder.run_id, find_weights(recorder.plan))
+    refuse_what_does_not_fit(recorder.plan)
+    check_machine(recorder.plan, Path(recorder.database.url.database or "."))
+
+
+def state_after(error: BaseException) -> queue.State:
+    """Whether a run that ended so goes on in its place: not where it would only end so again. Pure."""
+    if isinstance(error, NotOursError):
+        return "failed"
+    if isinstance(error, StoppedError | KeyboardInterrupt | RefusedError | DatabaseError):
+        return "waiting"
+    return "failed"
+
+
+def note_of(error: BaseException) -> str:
+    """What ended a run, in one line."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted by hand"
+    if isinstance(error, InputError | IncompleteError | RefusedError | DatabaseError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _settle(database: Database, run_id: str, state: queue.State, *, note: str | None) -> None:
+    """An entry that cannot be written on a full disk stays as it was: waiting."""
+    try:
+        queue.settle(database, run_id, state, note=note)
+    except StorageError:
+        return

@@ -1,0 +1,173 @@
+"""A night: the queue of this machine, run after run, until it is empty or the time has come.
+
+No run's error ends it. Only an interruption does, or a database that nothing can be stored in. The queue is read again
+after each run, so what is added, moved or cancelled meanwhile counts.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlalchemy import Engine as Database
+
+from db import queue
+from db.errors import StorageError
+from db.live import problems
+from db.queue import Entry
+from orchestrator.errors import StoppedError
+from orchestrator.queue.agenda import Waiting, waiting_here
+from orchestrator.queue.entry_check import check_run, needs_check, stands_in_the_way
+from orchestrator.queue.entry_run import note_of, run_entry, state_after
+from orchestrator.queue.machine_lock import MachineLock
+from orchestrator.running.events import Observer
+from orchestrator.running.recorder import finish_run
+from orchestrator.running.stored import frozen_plan
+from workers.machine.host import HostFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What became of one run in this night."""
+
+    run_id: str
+    experiment: str
+    state: str  # done | failed | waiting
+    note: str | None
+    started_at: dt.datetime
+    ended_at: dt.datetime
+    verdicts: str  # sentences; empty: nothing was judged
+    problems: tuple[str, ...]  # of its trials and arms
+
+
+class Teller(Protocol):
+    """Told how the night goes."""
+
+    def run_begins(self, entry: Entry) -> AbstractContextManager[Observer]: ...
+    def run_ended(self, ended: Ended) -> None: ...
+    def checking(self, entry: Entry) -> None: ...
+    def checked(self, found: "Sequence[Check]") -> None: ...
+    def noted(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What the preflight of one run found."""
+
+    entry: Entry
+    found: dict[str, str | None]  # by arm
+    refused: str | None  # why it does not start; None: it will
+
+
+@dataclass(slots=True, kw_only=True)
+class Night:
+    """One night on this machine."""
+
+    database: Database
+    host: HostFacts
+    lock: MachineLock
+    teller: Teller
+    until: dt.datetime | None = None
+    now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
+    ended: list[Ended] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time has come."""
+        return self.until is not None and self.now() >= self.until
+
+    def check(self, waiting: Sequence[Waiting]) -> None:
+        """The preflight of all runs: what fails is told at once, and does not start."""
+        found = []
+        for each in waiting:
+            if each.plan is None or not needs_check(each.entry, now=self.now()):
+                continue
+            self.teller.checking(each.entry)
+            self.lock.at(each.entry.run_id)
+            checked = check_run(
+                self.database, each.plan, each.entry.run_id, host=self.host, note=self.teller.noted, now=self.now()
+            )
+            refused = stands_in_the_way(each.plan, checked)
+            found.append(Check(entry=each.entry, found=checked, refused=refused))
+            if refused is not None:
+                self._fail(each.entry, f"preflight: {refused}")
+        self.lock.at(None)
+        self.teller.checked(found)
+
+    def _fail(self, entry: Entry, note: str) -> None:
+        finish_run(self.database, entry.run_id, "failed", note=note)
+        queue.settle(self.database, entry.run_id, "failed", note=note)
+        at = self.now()
+        self.ended.append(
+            Ended(
+                run_id=entry.run_id,
+                experiment=entry.experiment,
+                state="failed",
+                note=note,
+                started_at=at,
+                ended_at=at,
+                verdicts="",
+                problems=(),
+            )
+        )
+
+    def drain(self) -> None:
+        """Run what waits.
+
+        Raises:
+            KeyboardInterrupt: interrupted; the run under way keeps its place.
+            StorageError: nothing can be stored.
+        """
+        tried: set[str] = set()
+        while not self.is_over:
+            left = [each for each in waiting_here(self.database, self.host) if each.entry.run_id not in tried]
+            if not left:
+                return
+            tried.add(left[0].entry.run_id)
+            self._run(left[0].entry)
+
+    def _run(self, entry: Entry) -> None:
+        began, error = self.now(), None
+        try:
+            with self.teller.run_begins(entry) as observer:
+                run_entry(
+                    self.database, entry.run_id, lock=self.lock, observer=observer, should_stop=lambda: self.is_over
+                )
+        except (KeyboardInterrupt, StorageError) as stop:
+            self._note(entry, began, stop)
+            raise
+        except Exception as found:  # noqa: BLE001 - it is stored with the entry and told; the next run goes on
+            error = found
+        self._note(entry, began, error)
+
+    def _note(self, entry: Entry, began: dt.datetime, error: BaseException | None) -> None:
+        readable = not isinstance(error, StorageError)
+        partly = isinstance(error, StoppedError | KeyboardInterrupt)
+        self.ended.append(
+            Ended(
+                run_id=entry.run_id,
+                experiment=entry.experiment,
+                state="done" if error is None else state_after(error),
+                note=None if error is None else note_of(error),
+                started_at=began,
+                ended_at=self.now(),
+                verdicts=self._verdicts(entry, store=not partly) if error is None or partly else "",
+                problems=tuple(str(each) for each in problems(self.database, entry.run_id)) if readable else (),
+            )
+        )
+        self.teller.run_ended(self.ended[-1])
+
+    def _verdicts(self, entry: Entry, *, store: bool) -> str:
+        """In words. Those of a run that is not whole are not stored: they are of the moment."""
+        from orchestrator.judging import judge, judge_run, measured_trials  # pandas: not before the first trial
+
+        plan = frozen_plan(self.database, entry.run_id)
+        mark = "SIMULATED. " if entry.simulated else ""
+        try:
+            if store:
+                return mark + judge_run(self.database, plan, entry.run_id).result.summary
+            return mark + judge(measured_trials(self.database, entry.run_id), plan).summary
+        except Exception as error:  # noqa: BLE001 - told; a judgement can be made again, a night cannot
+            self.teller.noted(f"run {entry.run_id} cannot be judged: {type(error).__name__}: {error}")
+            return ""

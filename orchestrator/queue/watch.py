@@ -1,0 +1,88 @@
+"""Watching a run without disturbing it: at the lowest priority, one tiny read a second, and statistics once a round."""
+
+import datetime as dt
+import os
+import time
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.live import Live
+from sqlalchemy import Engine as Database
+
+from db.live import Life, Problem, life, problems, running
+from orchestrator.queue.agenda import is_alive
+from orchestrator.running.stored import frozen_plan
+from orchestrator.views.watch_view import watched
+
+LOWEST_PRIORITY = 19
+POLL_S = 1.0
+
+
+def live_run(database: Database) -> Life | None:
+    """The newest run whose process lives."""
+    return next((found for found in running(database) if is_alive(found)), None)
+
+
+@dataclass(slots=True)
+class Watch:
+    """What is known of one run; each look reads what may have changed, and no more."""
+
+    database: Database
+    run_id: str
+    problems: list[Problem] = field(default_factory=list)
+    verdicts: str = ""
+    _seen: tuple[object, ...] = ()
+    _round: object = None
+
+    def look(self) -> Life:
+        """The run now. Its problems are read after each trial, its verdicts made after each round."""
+        found = life(self.database, self.run_id)
+        current = found.current or {}
+        seen = current.get("sequence"), current.get("attempt"), current.get("state") == "after", found.status
+        if seen != self._seen:
+            self._seen, self.problems = seen, problems(self.database, self.run_id)
+        if current.get("round") != self._round:
+            before, self._round = self._round, current.get("round")
+            if before is not None:
+                self.verdicts = self._interim()
+        return found
+
+    def _interim(self) -> str:
+        """In words, and not stored."""
+        from orchestrator.judging import judge, measured_trials  # pandas, which a look at the run does not need
+
+        try:
+            plan = frozen_plan(self.database, self.run_id)
+            return judge(measured_trials(self.database, self.run_id), plan).summary
+        except (ValueError, ArithmeticError, LookupError):
+            return ""  # too little there yet
+
+
+def watch(
+    database: Database,
+    run_id: str,
+    out: Console,
+    *,
+    poll_s: float = POLL_S,
+) -> None:
+    """Show the run until it ends or Ctrl-C; where no terminal is, once."""
+    os.nice(LOWEST_PRIORITY)
+    view = Watch(database, run_id)
+    found = view.look()
+    if not out.is_terminal:
+        out.print(watched(found, view.problems, view.verdicts, now=dt.datetime.now(dt.UTC)))
+        return
+    try:
+        _follow(view, found, out, poll_s)
+    except KeyboardInterrupt:
+        return  # the watcher ends, not the run
+
+
+def _follow(view: Watch, found: Life, out: Console, poll_s: float) -> None:
+    with Live(console=out, auto_refresh=False) as screen:
+        while True:
+            screen.update(watched(found, view.problems, view.verdicts, now=dt.datetime.now(dt.UTC)), refresh=True)
+            if not is_alive(found):
+                return
+            time.sleep(poll_s)
+            found = view.look()

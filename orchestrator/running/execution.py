@@ -1,0 +1,244 @@
+"""Running a stored run on this machine, from its first unfinished round on.
+
+What needs pandas is imported when it is needed: a run that goes on is at its first trial a second earlier.
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from db.errors import StorageError
+from db.escaping import shown_line
+from orchestrator.configuration.secrets import watch_references
+from orchestrator.errors import HeldError, IncompleteError, InputError, RefusedError
+from orchestrator.plan import Plan
+from orchestrator.planning.residency import is_simulated
+from orchestrator.planning.weights import ArmWeights, find_weights
+from orchestrator.running.crew import Crew
+from orchestrator.running.events import Chronicle, Heartbeat, Observer, Several
+from orchestrator.running.leftovers import (
+    clear_leftovers,
+    journal_beside,
+    refuse_battery,
+    start_notes,
+    tighten_beside,
+)
+from orchestrator.running.monitor import watched
+from orchestrator.running.progress import Remainder, remainder, under_way
+from orchestrator.running.provenance import refuse_other_plan
+from orchestrator.running.recorder import Recorder
+from orchestrator.running.runner import AfterRounds, Runner
+from orchestrator.running.stored import Stored, log_folder, stored_trials
+from orchestrator.schedule import ScheduledTrial, build_schedule, replay_seed
+from workers.files.private import make_private_folder
+from workers.machine.host import read_host
+from workers.machine.process_identity import current_lease
+from workers.machine.settling import wait_until_settled
+from workers.machine.telemetry import read_machine
+
+
+def check_machine(plan: Plan, database: Path) -> None:
+    """Make this machine ready for a run: end what earlier ones left, refuse what stands in the way.
+
+    Raises:
+        RefusedError: a process that may be a leftover, or a battery.
+    """
+    measured = not all(is_simulated(arm) for arm in plan.arms)
+    gate = plan.gate if measured else replace(plan.gate, orphans="report", power_source="any")
+    tighten_beside(database)
+    clear_leftovers(journal_beside(database), gate, _warn)
+    readings = read_machine()
+    refuse_battery(gate, readings)
+    if measured:
+        for note in start_notes(readings):
+            _warn(note)
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"interlace: {shown_line(text)}\n")
+
+
+def _probes(plan: Plan, recorder: Recorder, crew: Crew) -> None:
+    from orchestrator.running.probes import probe_run
+
+    probe_run(plan, recorder, crew)
+
+
+def carry_out(
+    recorder: Recorder,
+    *,
+    observer: Observer,
+    should_stop: Callable[[], bool] = lambda: False,
+    after_rounds: AfterRounds | None = _probes,
+) -> None:
+    """Run what is left of a stored run. However it ends, the run's state says so.
+
+    Raises:
+        HeldError: another process runs it; nothing was changed.
+        KeyboardInterrupt: interrupted, by Ctrl-C, by SIGTERM or by the end of the terminal.
+        Exception: whatever else ended it; what is finished is stored.
+    """
+    try:
+        with ending_signals_as_interrupts():
+            run_recorded(recorder, observer=observer, should_stop=should_stop, after_rounds=after_rounds)
+    except HeldError:
+        raise
+    except KeyboardInterrupt:
+        _leave(recorder, "interrupted", note="interrupted by hand")
+        raise
+    except InputError as error:
+        _leave(recorder, "failed", note=str(error))
+        raise
+    except (IncompleteError, RefusedError) as error:
+        _leave(recorder, "interrupted", note=str(error))
+        raise
+    except Exception as error:
+        _leave(recorder, "interrupted", note=f"{type(error).__name__}: {error}")
+        raise
+    recorder.finish("done")
+
+
+def _leave(recorder: Recorder, status: str, *, note: str) -> None:
+    """A run whose state cannot be stored is known by its lease: a process that is gone left it."""
+    try:
+        recorder.finish(status, note=note)
+    except StorageError as error:
+        _warn(f"the end of run {recorder.run_id} cannot be stored ({error})")
+
+
+def run_recorded(
+    recorder: Recorder,
+    *,
+    observer: Observer,
+    should_stop: Callable[[], bool] = lambda: False,
+    after_rounds: AfterRounds | None = None,
+) -> None:
+    """Run what is left of a stored run.
+
+    Args:
+        should_stop: asked before each round; a round that began is finished.
+        after_rounds: called after the last trial, before the workers end.
+
+    Raises:
+        HeldError: another process runs it.
+        NotOursError: its plan came from elsewhere, or is not the one that was stored.
+        InterlaceError: see `orchestrator.running.runner.Runner.run`.
+    """
+    refuse_other_plan(recorder.database, recorder.run_id, recorder.plan)
+    plan, schedule = recorder.plan, build_schedule(recorder.plan)
+    stored = stored_trials(recorder.database, recorder.run_id)
+    if plan.control in stored.dropped:
+        raise IncompleteError(f"the control {plan.control} takes no further part: mend it, and start a new run")
+    if stored.finished and not _left(recorder, schedule, stored).remainder.units:
+        return
+    recorder.take_lease(current_lease())
+    found = _go_on(recorder, schedule)
+    if not found.remainder.units and after_rounds is None:
+        return
+    weights = find_weights(plan)
+    told = Several([Chronicle(recorder.database, recorder.run_id, plan.design.rounds), observer])
+    with (
+        Heartbeat(recorder.database, recorder.run_id),
+        watched(plan, told.waiting) as (lookout, keeper),
+    ):
+        Runner(
+            plan=plan,
+            schedule=schedule,
+            recorder=recorder,
+            crew=crew_of(recorder, weights, note=observer.noted),
+            host=read_host(),
+            observer=told,
+            lookout=lookout,
+            keeper=keeper,
+            planned_bytes={name: each.planned_bytes for name, each in weights.items()},
+            dropped=set(found.dropped),
+            decisions=lambda: _decided(recorder),
+            decided=set(found.decided),
+            should_stop=should_stop,
+            after_rounds=after_rounds,
+        ).run(found.remainder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    """Where a run goes on."""
+
+    remainder: Remainder
+    dropped: frozenset[str]
+    decided: frozenset[str]
+
+
+def _go_on(recorder: Recorder, schedule: Sequence[ScheduledTrial]) -> _Point:
+    """Put in order what a former process left: the trial that it died in, and a round that was cut short."""
+    stored = stored_trials(recorder.database, recorder.run_id)
+    seed = replay_seed(recorder.plan)
+    if (died_in := under_way(schedule, stored.trials, stored.current, seed=seed)) is not None:
+        recorder.save_interrupted(died_in)
+        stored = stored_trials(recorder.database, recorder.run_id)
+    point = _left(recorder, schedule, stored)
+    for index in point.remainder.broken_rounds:
+        recorder.exclude_round(index, reason="round_cut_short: replayed whole")
+    return point
+
+
+def _left(recorder: Recorder, schedule: Sequence[ScheduledTrial], stored: Stored) -> _Point:
+    decided = frozenset(_decided(recorder))
+    left = remainder(
+        schedule,
+        stored.trials,
+        dropped=stored.dropped | decided,
+        replays=recorder.plan.gate.replays,
+        seed=replay_seed(recorder.plan),
+    )
+    return _Point(remainder=left, dropped=stored.dropped, decided=decided)
+
+
+def _decided(recorder: Recorder) -> dict[str, str]:
+    if recorder.plan.design.stop != "early":
+        return {}
+    from orchestrator.judging import decisions, measured_trials
+
+    return decisions(measured_trials(recorder.database, recorder.run_id), recorder.plan)
+
+
+def crew_of(
+    recorder: Recorder, weights: Mapping[str, ArmWeights], *, note: Callable[[str], None], swap: bool | None = None
+) -> Crew:
+    """The run's workers, none of them loaded yet.
+
+    Args:
+        swap: whether one is loaded at a time; None: as planned.
+    """
+    plan = recorder.plan
+    watch_references(plan.arms)
+    log_dir = log_folder(recorder.database, recorder.run_id)
+    make_private_folder(log_dir)
+    return Crew(
+        run_id=recorder.run_id,
+        log_dir=log_dir,
+        deadlines=plan.design.deadlines,
+        swap=plan.design.residency == "swap" if swap is None else swap,
+        weights={name: found.for_worker for name, found in weights.items()},
+        journal_path=journal_beside(Path(recorder.database.url.database or ".")),
+        note=note,
+        settle=None if recorder.simulated else lambda: wait_until_settled(plan.gate.settle_s),
+    )
+
+
+@contextmanager
+def ending_signals_as_interrupts() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a terminal that closes, end a run as Ctrl-C does: the workers end, the run can go on."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,303 @@
+"""After a run's last round: asks the workers what `probing` wants to know, and stores what they answer.
+
+A probe that fails costs no trial: it is a note, and what it was to show is stored as unknown with the reason. What is
+stored already is not asked again, so a run that was ended here goes on where it was.
+"""
+
+import time
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+from sqlalchemy import select
+
+from db import frames, models
+from db.session import reading, transaction
+from orchestrator.findings.records import Answer
+from orchestrator.plan import Arm, Plan
+from orchestrator.running.crew import Crew, Member
+from orchestrator.running.questions import (
+    MOST_LIKELY,
+    PASS_REPEATS,
+    ArmWidth,
+    Finding,
+    Place,
+    Question,
+    Timing,
+    apart,
+    budget_s,
+    context_of,
+    judge,
+    questions,
+    scorer,
+    tellings,
+    timings,
+    with_tokens,
+)
+from orchestrator.running.recorder import Recorder
+from workers.errors import WorkerFault
+from workers.machine.copying import measured_bytes_per_s
+from workers.protocol import PassesTimed, Probe, Retell, Retold, Scored, ScoreTokens, TimePasses, Unsupported
+
+TIMING_SHARE = 0.5  # of the budget, at most, where answers part: these get the rest
+KEPT_SHARE = 0.5  # of what is left then, for asking about what servers told again
+
+
+def probe_run(plan: Plan, recorder: Recorder, crew: Crew) -> None:
+    """Everything that the plan's probes ask. Fits `orchestrator.running.runner.AfterRounds`."""
+    if recorder.simulated or not plan.design.probe:
+        return
+    store_bandwidth(recorder, crew.note, measure=measured_bytes_per_s)
+    answers = Answer.read(frames.answers(recorder.database, recorder.run_id))
+    most_s = budget_s(plan, trials_s=_trials_s(recorder))
+    crew.note(
+        f"the rounds are over: the models are asked where answers part and what passes take, {most_s:.0f} s at most"
+    )
+    Prober(
+        plan=plan,
+        recorder=recorder,
+        crew=crew,
+        answers=answers,
+        widths=_widths(recorder),
+        budget_s=most_s,
+    ).run()
+
+
+class Workers(Protocol):
+    """What probing needs of a run's `orchestrator.running.crew.Crew`."""
+
+    @property
+    def note(self) -> Callable[[str], None]: ...
+
+    def member(self, arm: Arm, *, on_load: Callable[[Member], None]) -> Member: ...
+    def discard(self, arm: Arm) -> object: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Prober:
+    """One run's probes, within one budget of seconds."""
+
+    plan: Plan
+    recorder: Recorder
+    crew: Workers
+    answers: Sequence[Answer]
+    widths: Sequence[ArmWidth]
+    budget_s: float
+    clock: Callable[[], float] = time.monotonic
+    _started_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started_s = self.clock()
+
+    def run(self) -> None:
+        """The passes first: without them the cost of verification is a guess."""
+        wanted = timings(self.plan, self.widths, self.answers)
+        parting = questions(self.plan, self.answers, self.widths) or tellings(self.plan, self.answers)
+        share = TIMING_SHARE if parting else 1.0
+        for place, timing in enumerate(wanted):
+            # Targets first, and they share all of it: a draft's part is also what a target's passes leave of a round.
+            alike = sum(other.draft == timing.draft for other in wanted[place:])
+            left_s = share * self.budget_s - (self.clock() - self._started_s)
+            self._time(timing, left_s / alike)
+        stored = _stored_divergences(self.recorder)
+        told = self._retold(stored)
+        answers = with_tokens(self.answers, told)
+        asked = scorer(self.plan, self.answers, self.widths)
+        for question in questions(self.plan, answers, self.widths):
+            if (question.arm, question.prompt_id, question.turn) not in stored:
+                self._store(question, self._ask(question, asked, apart(self.plan, question, told)))
+
+    @property
+    def _left_s(self) -> float:
+        return self.budget_s - (self.clock() - self._started_s)
+
+    def _member(self, name: str) -> Member:
+        """The arm's worker, loaded again where it is not there; no warm-up, for nothing of a round follows."""
+        return self.crew.member(self._arm(name), on_load=lambda member: None)
+
+    def _arm(self, name: str) -> Arm:
+        return next(arm for arm in self.plan.arms if arm.name == name)
+
+    # ---- divergences ----
+
+    def _retold(self, stored: Container[Place]) -> dict[Place, Retold]:
+        """The answers of servers whose text leaves the control's, with their tokens where the servers tell them."""
+        told, why = dict[Place, Retold](), dict[str, str]()
+        kept_s = KEPT_SHARE * self._left_s
+        for telling in tellings(self.plan, self.answers):
+            if telling.place in stored or telling.arm in why:
+                continue
+            request = Retell(
+                request_id="retell/{}/{}/{}".format(*telling.place),
+                messages=list(telling.messages),
+                prompt_sha256=telling.prompt_sha256,
+                max_tokens=telling.max_tokens,
+                budget_s=self._left_s - kept_s,
+            )
+            late = "the probes' time for it was over"
+            answer = self._probe(telling.arm, request) if request.budget_s > 0 else late
+            if isinstance(answer, Retold) and answer.text == telling.text:
+                told[telling.place] = answer
+            elif isinstance(answer, Retold):
+                why[telling.arm] = "asked again, it wrote another answer"
+            else:
+                why[telling.arm] = answer if isinstance(answer, str) else f"unexpected {answer.kind}"
+        for arm, reason in why.items():
+            self.crew.note(f"{arm}: where its answers part from the control's is known by their bytes only: {reason}")
+        return told
+
+    def _ask(self, question: Question, asked: str, servers_apart: float | None) -> Finding:
+        if question.reason_against is not None:
+            return Finding(verdict="unknown", reason=question.reason_against)
+        if self._left_s <= 0:
+            return Finding(verdict="unknown", reason=f"the probes' {self.budget_s:.3g} s were over before it was asked")
+        assert question.control_token is not None
+        assert question.arm_token is not None
+        request = ScoreTokens(
+            request_id=f"score/{question.arm}/{question.prompt_id}/{question.turn}",
+            messages=list(question.messages),
+            prompt_sha256=question.prompt_sha256,
+            token_ids=list(question.token_ids),
+            rivals=[question.control_token, question.arm_token],
+            widths=list(question.widths),
+            most_likely=MOST_LIKELY,
+            budget_s=self._left_s,
+        )
+        answer = self._probe(asked, request)
+        if isinstance(answer, Scored):
+            return judge(answer, servers_apart=servers_apart)
+        return Finding(verdict="unknown", reason=answer if isinstance(answer, str) else f"unexpected {answer.kind}")
+
+    def _store(self, question: Question, finding: Finding) -> None:
+        with transaction(self.recorder.database) as session:
+            session.add(
+                models.Divergence(
+                    run_id=self.recorder.run_id,
+                    arm_id=self.recorder.arm_ids[question.arm],
+                    prompt_id=question.prompt_id,
+                    turn=question.turn,
+                    token_index=question.token_index,
+                    control_token=question.control_token,
+                    arm_token=question.arm_token,
+                    **(asdict(finding) | {"top": None if finding.top is None else [list(row) for row in finding.top]}),
+                )
+            )
+
+    # ---- passes ----
+
+    def _time(self, timing: Timing, budget_s: float) -> None:
+        """Ask the arms that could run these passes, one after the other, until one can."""
+        stored = _timed_widths(self.recorder, timing.arms, role="draft" if timing.draft else "target")
+        if stored >= set(timing.widths) and stored:
+            return
+        why = ""
+        for arm in timing.arms:
+            answer = self._time_on(arm, timing, budget_s)
+            if isinstance(answer, PassesTimed) and answer.timings:
+                self._store_passes(arm, answer)
+                for note in answer.notes:
+                    self.crew.note(f"{arm}: {note}")
+                return
+            why = answer if isinstance(answer, str) else "; ".join(answer.notes)
+        self.crew.note(f"passes of {timing.what} are not timed: {why}")
+
+    def _time_on(self, arm: str, timing: Timing, budget_s: float) -> PassesTimed | str:
+        context = context_of(self.plan, self.answers, arm)
+        if context is None:
+            return f"{arm} has no answer whose tokens are known"
+        if budget_s <= 0:
+            return f"the probes' {self.budget_s:.3g} s were over"
+        request = TimePasses(
+            request_id=f"passes/{arm}",
+            messages=list(context.messages),
+            token_ids=list(context.token_ids),
+            context_tokens=context.context_tokens,
+            widths=list(timing.widths),
+            draft=timing.draft,
+            repeats=PASS_REPEATS,
+            seed=self.plan.design.seed,
+            budget_s=budget_s,
+        )
+        answer = self._probe(arm, request)
+        return answer if isinstance(answer, PassesTimed | str) else f"unexpected {answer.kind}"
+
+    def _store_passes(self, arm: str, answer: PassesTimed) -> None:
+        known = _timed_widths(self.recorder, [arm], role="target")
+        with transaction(self.recorder.database) as session:
+            session.add_all(
+                models.PassTime(
+                    run_id=self.recorder.run_id,
+                    arm_id=self.recorder.arm_ids[arm],
+                    context_tokens=answer.context_tokens,
+                    **asdict(timing),
+                )
+                for timing in answer.timings
+                if timing.role == "draft" or timing.width not in known
+            )
+
+    # ---- both ----
+
+    def _probe(self, arm: str, request: Probe) -> Scored | PassesTimed | Retold | str:
+        """The worker's answer, or why there is none."""
+        try:
+            answer = self._member(arm).probe(request)
+        except WorkerFault as fault:
+            if not fault.alive:
+                self.crew.discard(self._arm(arm))
+            self.crew.note(f"{arm}: a probe failed ({fault.kind}): {fault}")
+            return f"the probe failed: {fault.kind}"
+        return answer.reason if isinstance(answer, Unsupported) else answer
+
+
+# ---- what is stored ----
+
+
+def _widths(recorder: Recorder) -> list[ArmWidth]:
+    """Of the arms that loaded and were not dropped."""
+    rows = select(models.Arm.name, models.Arm.block_size, models.Arm.drafted_per_step).where(
+        models.Arm.run_id == recorder.run_id, models.Arm.state == "active", models.Arm.load_s.is_not(None)
+    )
+    with reading(recorder.database) as session:
+        return [
+            ArmWidth(arm=name, verify_width=width, drafts=bool(drafted))
+            for name, width, drafted in session.execute(rows.order_by(models.Arm.id))
+        ]
+
+
+def _trials_s(recorder: Recorder) -> float:
+    durations = select(models.Trial.monotonic_s).where(models.Trial.run_id == recorder.run_id)
+    with reading(recorder.database) as session:
+        return sum(seconds for seconds in session.scalars(durations) if seconds is not None)
+
+
+def _stored_divergences(recorder: Recorder) -> set[tuple[str, str, int]]:
+    names = {key: name for name, key in recorder.arm_ids.items()}
+    rows = select(models.Divergence.arm_id, models.Divergence.prompt_id, models.Divergence.turn).where(
+        models.Divergence.run_id == recorder.run_id
+    )
+    with reading(recorder.database) as session:
+        return {(names[arm_id], prompt_id, turn) for arm_id, prompt_id, turn in session.execute(rows)}
+
+
+def _timed_widths(recorder: Recorder, arms: Iterable[str], *, role: str) -> set[int]:
+    ids = [recorder.arm_ids[arm] for arm in arms]
+    rows = select(models.PassTime.width).where(
+        models.PassTime.run_id == recorder.run_id, models.PassTime.arm_id.in_(ids), models.PassTime.role == role
+    )
+    with reading(recorder.database) as session:
+        return set(session.scalars(rows))
+
+
+def store_bandwidth(
+    recorder: Recorder, note: Callable[[str], None], *, measure: Callable[[], tuple[float | None, str]]
+) -> None:
+    """Measure the memory's bandwidth where the chip's is not published."""
+    with reading(recorder.database) as session:
+        if session.get_one(models.Run, recorder.run_id).bandwidth_bytes_per_s is not None:
+            return
+    found, source = measure()
+    if found is None:
+        note(f"the memory's bandwidth is unknown: {source}")
+    with transaction(recorder.database) as session:
+        run = session.get_one(models.Run, recorder.run_id)
+        run.bandwidth_bytes_per_s, run.bandwidth_source = found, source

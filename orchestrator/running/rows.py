@@ -1,0 +1,173 @@
+"""Database rows from a run's values: those that runs share (found, else made), and the parts of a trial."""
+
+import datetime as dt
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from db import models
+from orchestrator.plan import Prompt, sha256_of
+from orchestrator.running.gate import Passage
+from orchestrator.running.measures import flags, measure
+from orchestrator.running.trial import Judgement, judge
+from workers.machine.host import HostFacts
+from workers.machine.telemetry import Reading
+from workers.protocol import Generation, Hello, Served
+from workers.weights.checkpoints import CheckpointInfo
+
+
+def generation_rows(pairs: Sequence[tuple[Prompt, Generation]]) -> list[models.Generation]:
+    first_turns = {prompt.id: generation for prompt, generation in pairs if generation.turn == 0}
+    rows = []
+    for position, (prompt, generation) in enumerate(pairs):
+        first = first_turns.get(prompt.id) if generation.turn > 0 else None
+        rows.append(_generation(position, prompt, generation, first))
+    return rows
+
+
+def _generation(position: int, prompt: Prompt, generation: Generation, first: Generation | None) -> models.Generation:
+    judgement: Judgement = judge(generation.evidence)
+    return models.Generation(
+        position=position,
+        prompt_id=prompt.id,
+        workload=prompt.workload,
+        prompt_class=prompt.prompt_class,
+        turn=generation.turn,
+        prompt_sha256=generation.prompt_sha256,
+        started_at=dt.datetime.fromisoformat(generation.started_at),
+        prompt_tokens=generation.prompt_tokens,
+        cached_tokens=generation.cached_tokens,
+        completion_tokens=generation.tokens,
+        finish_reason=generation.finish_reason,
+        requested=judgement.requested,
+        engaged=judgement.engaged,
+        useful=judgement.useful,
+        engine_prefill_tps=generation.engine_prefill_tps,
+        engine_decode_tps=generation.engine_decode_tps,
+        flags=flags(generation, max_tokens=prompt.max_tokens, first_turn=first),
+        peak_memory_bytes=generation.peak_memory_bytes,
+        cpu_s=generation.cpu_s,
+        text=generation.text,
+        text_sha256=hashlib.sha256(generation.text.encode("utf-8", "surrogatepass")).hexdigest(),
+        token_ids=generation.token_ids,
+        token_ids_sha256=_answer_identity(generation),
+        stamps_us=generation.stamps_us,
+        steps=generation.steps,
+        first_byte_s=_seconds(generation.first_byte_us),
+        first_visible_s=_seconds(generation.first_visible_us),
+        stamps_of=generation.stamps_of,
+        evidence=[models.Evidence(**asdict(sign)) for sign in generation.evidence],
+        **asdict(measure(generation)),
+    )
+
+
+def gate_detail(passage: Passage) -> dict[str, Any]:
+    return {
+        "waited_for": dict(passage.waited_for),
+        "not_held": passage.hot_start,
+        "unreadable": dict(passage.unreadable),
+    }
+
+
+def _answer_identity(generation: Generation) -> str:
+    """Of the token ids; of the text where a server tells none, else all its answers would be the same."""
+    if generation.token_ids:
+        return sha256_of(generation.token_ids)
+    return f"text:{hashlib.sha256(generation.text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _seconds(stamp_us: int | None) -> float | None:
+    return None if stamp_us is None else stamp_us / 1e6
+
+
+def telemetry_values(trial_id: str, **readings: Sequence[Reading]) -> list[dict[str, Any]]:
+    """The readings of each phase as plain values: sixty objects would cost more than all else of a trial's commit."""
+    return [
+        {"trial_id": trial_id, "phase": phase}
+        | {name: getattr(reading, name) for name in ("field", "value", "value_text", "source", "reason")}
+        for phase, found in readings.items()
+        for reading in found
+    ]
+
+
+def _reading(readings: Sequence[Reading], name: str) -> Reading | None:
+    return next((reading for reading in readings if reading.field == name), None)
+
+
+def number(readings: Sequence[Reading], name: str) -> tuple[float | None, str | None]:
+    reading = _reading(readings, name)
+    return (None, f"{name} was not read") if reading is None else (reading.value, reading.reason)
+
+
+def words(readings: Sequence[Reading], name: str) -> tuple[str | None, str | None]:
+    reading = _reading(readings, name)
+    return (None, f"{name} was not read") if reading is None else (reading.value_text, reading.reason)
+
+
+def experiment_row(session: Session, name: str) -> models.Experiment:
+    row = session.scalar(select(models.Experiment).where(models.Experiment.name == name))
+    if row is None:
+        row = models.Experiment(id=models.new_id(), name=name, created_at=dt.datetime.now(dt.UTC))
+        session.add(row)
+        session.flush()
+    return row
+
+
+def environment_row(
+    session: Session, hello: Hello, host: HostFacts, *, served: Served | None = None
+) -> models.Environment:
+    """The versions that made an arm's figures.
+
+    Args:
+        served: what the environment of the arm's server holds; None: the worker itself runs the model.
+    """
+    found = served or Served(python=hello.python, versions=hello.versions)
+    parts: list[Any] = [found.python, found.versions, host.os, host.os_build]
+    if served is not None:
+        parts += [served.source, served.reason, hello.versions.get("interlace")]
+    identity = sha256_of(parts)
+    row = session.scalar(select(models.Environment).where(models.Environment.sha256 == identity))
+    if row is None:
+        row = models.Environment(
+            id=models.new_id(),
+            sha256=identity,
+            python=found.python or "unknown",
+            interlace_version=hello.versions.get("interlace") or "unknown",
+            mlx_version=found.versions.get("mlx"),
+            mlx_lm_version=found.versions.get("mlx-lm"),
+            os=host.os,
+            os_build=host.os_build,
+            packages=found.versions,
+            server=None if served is None else served.source or "unknown",
+            missing_reason=found.reason or None,
+        )
+        session.add(row)
+        session.flush()
+    return row
+
+
+def checkpoint_row(session: Session, config: dict[str, Any], info: CheckpointInfo | None) -> models.Checkpoint:
+    """The weights' row; without weights (simulated) the configuration is the identity."""
+    digest = info.digest if info is not None else "config:" + sha256_of(config)
+    row = session.scalar(select(models.Checkpoint).where(models.Checkpoint.digest == digest))
+    if row is None:
+        row = models.Checkpoint(
+            id=models.new_id(),
+            digest=digest,
+            name=config["name"],
+            source=config["source"],
+            revision=config.get("revision"),
+            bits=info.bits if info is not None and info.bits is not None else config.get("bits"),
+            weights_bytes=None if info is None else info.weights_bytes,
+            config=config,
+        )
+        session.add(row)
+    if info is not None and row.bytes_read_per_token is None:  # a row from before they were stored has none
+        row.bytes_read_per_token = config.get("bytes_read_per_token") or info.bytes_read_per_token
+        row.kv_bytes_per_token = info.kv_bytes_per_token
+    session.flush()
+    return row
