@@ -1,4 +1,4 @@
-"""What a run's numbers mean: reads its rows and hands them to the pure analysis. See docs/meaning.md."""
+"""What a run's numbers mean: reads its rows and hands them to `orchestrator.findings`. See docs/meaning.md."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Datasette's plugin that writes cells and gives pages their nonce. It needs Datasette: `serving` imports it last."""
+"""Datasette's plugin that writes cells and gives pages their nonce. It needs Datasette: `server` imports it last."""
 
 from typing import Any
 

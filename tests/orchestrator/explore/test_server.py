@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 from db import models
 from db.session import open_database, transaction
 from orchestrator.errors import InputError, RefusedError
-from orchestrator.explore import serving
+from orchestrator.explore import server
 from tests.db.filling import START, Filled, fill
 from tests.db.odd_night import SCRIPT, fill_odd_night
 
@@ -119,7 +119,7 @@ def test_numbers_from_a_form_are_numbers(explored: Explored) -> None:
 
 def test_every_stored_query_answers(explored: Explored) -> None:
     links = set(re.findall(r'href="(/interlace/[a-z-]+)"', explored.get("/").text))
-    names = {path.stem for path in (Path(serving.__file__).parents[2] / "db" / "queries").glob("*.sql")}
+    names = {path.stem for path in (Path(server.__file__).parents[2] / "db" / "queries").glob("*.sql")}
     assert {f"/interlace/{name}" for name in names} <= links
     for name in sorted(names - {"over-time"}):
         answer = explored.get(f"/interlace/{name}.json")
@@ -246,7 +246,7 @@ def test_ctrl_c_ends_it_cleanly_and_frees_the_port(explored: Explored) -> None:
         assert "no such table: nowhere" in errors  # one line for a mistake, and none for the end
         assert errors.count("\n") == 1
         port = int(explorer.address.rpartition(":")[2])
-        serving.listen(port).close()
+        server.listen(port).close()
 
 
 def test_a_taken_port_is_said_and_the_usual_one_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,14 +255,14 @@ def test_a_taken_port_is_said_and_the_usual_one_gives_way(monkeypatch: pytest.Mo
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=rf"port {port}: .*; name another with --port"):
-            serving.listen(port)
-        monkeypatch.setattr(serving, "PORT", port)
-        with serving.listen(None) as other:
+            server.listen(port)
+        monkeypatch.setattr(server, "PORT", port)
+        with server.listen(None) as other:
             assert other.getsockname()[1] != port
 
 
 def test_without_datasette_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "datasette", None)
     with pytest.raises(RefusedError, match=r"needs Datasette .*pip install 'interlace\[explore\]'") as caught:
-        serving.build((), tmp_path / "x.db")
+        server.build((), tmp_path / "x.db")
     assert "\n" not in str(caught.value)

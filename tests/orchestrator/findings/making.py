@@ -1,4 +1,4 @@
-"""Arms and answers for tests of the analysis."""
+"""Arms and answers for tests of the findings."""
 
 import json
 from collections.abc import Sequence
