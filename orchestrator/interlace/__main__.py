@@ -1,0 +1,5 @@
+"""`python -m interlace` is the command `interlace`."""
+
+from orchestrator.cli import main
+
+main()
