@@ -10,24 +10,22 @@ from pathlib import Path
 _OWN = ("conf", "db", "orchestrator", "workers")
 
 
-def _require_own_packages() -> None:
-    """Refuse to run on another project's module of the same name, such as a `db.py` beside the notebook.
-
-    Raises:
-        ImportError: with the file that stands in the way.
-    """
+def _in_the_way() -> str | None:
+    """Another project's module of the same name, such as a `db.py` beside the notebook, and the remedy."""
     files = {name: "" if (spec := find_spec(name)) is None else spec.origin or "" for name in _OWN}
     places = [Path(file).parent.parent for file in files.values()]
     ours = max(places, key=places.count)
     for (name, file), place in zip(files.items(), places, strict=True):
         if place != ours or Path(file).name != "__init__.py":
-            raise ImportError(
+            return (
                 f"interlace needs its own package `{name}`, and Python finds {file or 'none'} instead: "
                 "rename that file or folder, or start Python in another folder"
             )
+    return None
 
 
-_require_own_packages()
+if (_problem := _in_the_way()) is not None:
+    raise ImportError(_problem)
 
 from orchestrator.notebook import Audit, audit, runs, trials, verdicts  # noqa: E402 - only once the packages are ours
 
