@@ -39,7 +39,7 @@ from db.engine import connect_readonly
 from db.session import open_database
 from orchestrator.commands.run import resume_run
 from orchestrator.configuration.compose import make_plan
-from orchestrator.judging import judge, measured_trials
+from orchestrator.judging import judge
 from orchestrator.plan import Plan
 from orchestrator.planning.weights import find_weights
 from orchestrator.queue import entry_run, machine_lock
@@ -47,6 +47,7 @@ from orchestrator.running.events import SilentObserver
 from orchestrator.running.recorder import create_run
 from orchestrator.schedule import ScheduledTrial, attempt_order, build_schedule
 from orchestrator.statistics.findings import AuditResult
+from orchestrator.stored_run import StoredRun
 from orchestrator.views import audit_view, meaning_view, terminal
 from workers.machine.host import read_host
 
@@ -211,7 +212,7 @@ class Chaos:
                 self._life(run_id)
             with opened(self.path) as database:
                 check_run(database, run_id, plan, self.report)
-                frame = measured_trials(database, run_id)
+                frame = StoredRun.load(database, run_id).trials
             compare_audits(frame, reference, plan, run_id, self.report)
             self.report.runs += 1
             self.say(str(self.report))
@@ -224,7 +225,7 @@ class Chaos:
         began = time.time()
         finish(start_life(path, run_id))
         with opened(path) as database:
-            frame = measured_trials(database, run_id)
+            frame = StoredRun.load(database, run_id).trials
         self.start_s = frame["started_at"].min().timestamp() - began
         return frame
 

@@ -20,6 +20,7 @@ from orchestrator.report.building import build_report
 from orchestrator.report.loading import load_material
 from orchestrator.report.material import Material
 from orchestrator.report.page import render_page
+from orchestrator.stored_run import StoredRun
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.report.runs import store
 
@@ -34,7 +35,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         planned = plan(*(arm(f"effect {1 + number / 10}", effect=1 + number / 10) for number in range(ARMS)), rounds=6)
         database, run_id = store(Path(folder), planned)
-        small = load_material(database, planned, run_id)
+        small = load_material(StoredRun.load(database, run_id))
         database.dispose()
     print(f"{'points':>8} {'audit':>8} {'sections':>9} {'page':>8} {'page size':>10}")
     for points in wanted.points:

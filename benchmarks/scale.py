@@ -39,13 +39,13 @@ from db.stored_queries import RUN, SHIPPED, read_query
 from orchestrator.configuration.compose import make_plan
 from orchestrator.effects import estimate_effect
 from orchestrator.judging import judge_run
-from orchestrator.plan import Prompt, load
+from orchestrator.plan import Prompt
 from orchestrator.planning.weights import ArmWeights
 from orchestrator.running.gate import OPEN
 from orchestrator.running.recorder import Recorder, create_run
-from orchestrator.running.stored import stored_plan
 from orchestrator.running.trial import Outcome
 from orchestrator.schedule import ScheduledTrial
+from orchestrator.stored_run import StoredRun
 from workers.machine.host import HostFacts
 from workers.machine.telemetry import Reading
 from workers.protocol import Evidence, Generation
@@ -250,17 +250,21 @@ def audit(database: Any, path: Path) -> None:
         " AND experiment_id = (SELECT id FROM experiment WHERE name = 'block-size') ORDER BY id DESC LIMIT 2"
     )
     for run_id, rows in run_query(str(path), sql).rows:
-        plan = load(stored_plan(database, str(run_id)))
-        costs = [_cost(partial(judge_run, database, plan, str(run_id))) for _ in range(3)]
+        arms = len(StoredRun.load(database, str(run_id)).plan.arms)
+        costs = [_cost(partial(_judge, database, str(run_id))) for _ in range(3)]
         command = [sys.executable, "-m", "orchestrator", "audit", str(run_id), "--db", str(path)]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         whole = _cost(partial(subprocess.run, command, check=True, capture_output=True))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         print(
-            f"audit of a run of {rows:,} generations and {len(plan.arms)} arms: {_median(costs)};"
+            f"audit of a run of {rows:,} generations and {arms} arms: {_median(costs)};"
             f" as a command {whole.wall_s:.1f} s (cpu {cpu_s:.1f} s)"
         )
+
+
+def _judge(database: Any, run_id: str) -> None:
+    judge_run(StoredRun.load(database, run_id))
 
 
 def _timed(path: Path, sql: str, params: dict[str, Any]) -> tuple[Any, float, "Cost"]:

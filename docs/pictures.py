@@ -24,15 +24,15 @@ from rich.terminal_theme import MONOKAI
 
 from db.frames import runs
 from db.session import database_url, open_existing
-from orchestrator.judging import judge, measured_trials
-from orchestrator.plan import Plan, load
+from orchestrator.judging import judge
+from orchestrator.plan import Plan
 from orchestrator.report.building import build_report
 from orchestrator.report.charts.theme import WIDE
 from orchestrator.report.drawing import png_alone, svg_alone
 from orchestrator.report.loading import load_material
 from orchestrator.report.page import render_page
 from orchestrator.report.parts import Report
-from orchestrator.running.stored import stored_plan
+from orchestrator.stored_run import StoredRun
 from orchestrator.views.audit_view import print_audit
 
 WIDTH = 80
@@ -53,13 +53,13 @@ def main() -> None:
     if finished.empty:
         sys.exit(f"no finished run of {wanted.experiment}: interlace run sweep={wanted.experiment}")
     run_id = str(finished.iloc[0]["run_id"])
-    plan = load(stored_plan(database, run_id))
+    run = StoredRun.load(database, run_id)
     if wanted.terminal:
         out = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
-        print_audit(judge(measured_trials(database, run_id), plan), plan=plan, run_id=run_id, out=out)
-        write_terminal(out, plan, wanted.terminal)
+        print_audit(judge(run.trials, run.plan), plan=run.plan, run_id=run_id, out=out)
+        write_terminal(out, run.plan, wanted.terminal)
     if wanted.chart or wanted.page:
-        report = build_report(load_material(database, plan, run_id), made_at=dt.datetime.now(dt.UTC))
+        report = build_report(load_material(run), made_at=dt.datetime.now(dt.UTC))
         for chart in wanted.chart:
             key, _, target = chart.partition("=")
             write_chart(report, key, Path(target))

@@ -142,7 +142,7 @@ def audit(
     """Judge a run whose rounds were drawn at random.
 
     Args:
-        trials: the run's rows of the view `trial_flat`, of every kind and status.
+        trials: the rows of `StoredRun.trials`, of every kind and status.
         control: the arm that the others are compared with.
         metric: the column to compare: a rate, or `ttft_s`, of which less is faster.
         alpha: level of each comparison and of each family; intervals have confidence 1 - alpha.
@@ -216,7 +216,7 @@ def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[
 
 def _waits(trials: pd.DataFrame, run: _Run) -> _Waits:
     """Whatever a run compares: what decodes faster and lets the second turn wait for minutes is not faster."""
-    if run.metric == TTFT or TTFT not in trials.columns or "workload" not in trials.columns:
+    if run.metric == TTFT:
         return _Waits(comparisons=(), standings={})
     later = trials.loc[(trials["turn"] > 0).fillna(value=False), "prompt_id"].unique()
     several = trials["workload"].nunique() > 1
@@ -287,8 +287,6 @@ def _included_scopes(trials: pd.DataFrame, run: _Run, scoped: Sequence[_Scoped])
 
 
 def _replayed(trials: pd.DataFrame) -> bool:
-    if "attempt" not in trials.columns:
-        return False
     rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
     return bool((rows["attempt"] > 0).fillna(value=False).any())
 
@@ -588,8 +586,7 @@ def _left_out(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
         return ()
     status = unused["status"].replace("done", "without the metric")  # its flags say why
     why = unused["excluded_reason"].astype(object).where(unused["excluded_reason"].notna(), status)
-    if "error_kind" in unused.columns:
-        why = unused["error_kind"].astype(object).where(unused["error_kind"].notna(), why)
+    why = unused["error_kind"].astype(object).where(unused["error_kind"].notna(), why)
     counts = ", ".join(f"{count} {name}" for name, count in why.value_counts().items())
     noun = "trial" if len(unused) == 1 else "trials"
     return (Reason(code="left_out", text=f"{arm}: {len(unused)} {noun} left out ({counts})"),)
@@ -597,8 +594,6 @@ def _left_out(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
 
 def _replays(trials: pd.DataFrame) -> tuple[Reason, ...]:
     """How often a round was run again, and why: what happened to it is told, though it counts no longer."""
-    if "attempt" not in trials.columns:
-        return ()
     rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
     replaced = rows[rows["attempt"] < rows.groupby("round")["attempt"].transform("max")]
     left_out = replaced.dropna(subset=["excluded_reason"])
@@ -612,8 +607,6 @@ def _replays(trials: pd.DataFrame) -> tuple[Reason, ...]:
 
 def _hot_starts(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
     """The arm's trials that count although what their gate waited for had not come when their time was up."""
-    if "gate_state" not in measured.columns:
-        return ()
     hot = (measured["gate_state"] == "hot_start").fillna(value=False).astype(bool)  # NULL: from before there were gates
     rows = measured[(measured["label"] == arm) & measured["usable"] & hot]
     count = rows["sequence"].nunique()

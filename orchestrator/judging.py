@@ -1,6 +1,5 @@
 """From stored rows to judgements: reads what the pure statistics need, and stores what they say."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,17 +7,18 @@ import pandas as pd
 from sqlalchemy import Engine as Database
 
 from db.errors import DatabaseError
-from db.frames import environments, readings, runs, trials
+from db.frames import runs
 from db.history import other_evenings
 from db.session import open_existing
 from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
+from orchestrator.errors import RefusedError
 from orchestrator.plan import Plan
 from orchestrator.planning.hosts import own_host_ids
 from orchestrator.revising import revisions
 from orchestrator.schedule import rounds_together
 from orchestrator.statistics.claims import ArmFacts
 from orchestrator.statistics.comparability import Scope
-from orchestrator.statistics.compare import UNUSABLE, RunSide
+from orchestrator.statistics.compare import RunSide
 from orchestrator.statistics.drift import Setting
 from orchestrator.statistics.drift_audit import audit_by_drift
 from orchestrator.statistics.evenings import Evenings, between_evenings, by_pair
@@ -27,31 +27,26 @@ from orchestrator.statistics.factors import Table, two_factors
 from orchestrator.statistics.observations import Usable, measured_rows
 from orchestrator.statistics.power import observed_setting
 from orchestrator.statistics.unrandomised import DriftExplanation, explain_by_drift
+from orchestrator.stored_run import StoredRun
 from orchestrator.storing import save_audit
+from orchestrator.vocabulary import VERDICTS
 from workers.machine.host import HostFacts
 
 SHORT_HASH = 6  # of a configuration, as shown to people
-_SAMPLER = ("temperature", "top_p", "top_k", "min_p")
 LEAST_TRIALS = 12  # that a run's noise and drift can be read from
 # What two runs may differ in; then it is named.
 FACTS = ("host", "chip", "os_build", "python", "mlx_version", "mlx_lm_version", "engine_version", "power_source")
-
-
-def measured_trials(database: Database, run_id: str) -> pd.DataFrame:
-    """A run's rows of `trial_flat`, with what else two arms must share."""
-    frame = trials(database, run_id)
-    told = environments(database, run_id)
-    return frame.assign(
-        power_mode=frame["trial_id"].map(readings(database, run_id, "power_mode")),
-        **{name: frame["trial_id"].map(told[name]) for name in told.columns},
-    )
 
 
 def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> AuditResult:
     """Audit a run's rows by its own plan. One that was not randomised is judged by the drift that would explain it.
 
     Args:
+        frame: `StoredRun.trials`.
         metric: another one than the plan's.
+
+    Raises:
+        ValueError: a column is missing.
     """
     design = plan.design
     if not was_randomised(frame):
@@ -65,7 +60,7 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
             method_version=METHOD_VERSION,
         )
     return audit(
-        frame.assign(sampler=frame["arm"].map({arm.name: sampler_words(arm.sampling) for arm in plan.arms})),
+        frame,
         control=plan.control,
         metric=metric or design.metric,
         alpha=design.alpha,
@@ -77,16 +72,9 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
     )
 
 
-def sampler_words(sampling: Mapping[str, Any]) -> str:
-    """What picks an arm's tokens: equal words, equal samplers."""
-    if not sampling["temperature"]:
-        return "greedy"
-    return ", ".join(f"{name} {sampling[name]:g}" for name in _SAMPLER if name in sampling)
-
-
 def was_randomised(frame: pd.DataFrame) -> bool:
     """Whether a run's orders were drawn at random: another tool's were not."""
-    return "randomised" not in frame.columns or bool(frame["randomised"].fillna(value=True).all())
+    return bool(frame["randomised"].fillna(value=True).all())
 
 
 def inference_of(plan: Plan) -> Inference:
@@ -129,16 +117,15 @@ class Judged:
     revisions: tuple[str, ...] = ()  # where an earlier method decided otherwise, as `word: what`
 
 
-def judge_run(database: Database, plan: Plan, run_id: str) -> Judged:
+def judge_run(run: StoredRun) -> Judged:
     """Audit the stored trials of a run and store the judgement beside them."""
-    frame = measured_trials(database, run_id)
-    result = judge(frame, plan)
-    judged = Judged(result=result, composition=composition(frame, plan), revisions=revisions(database, run_id, result))
+    result = judge(run.trials, run.plan)
+    judged = Judged(result=result, composition=composition(run), revisions=revisions(run.database, run.run_id, result))
     compositions = None
     if judged.composition is not None:
         table, found = judged.composition
         compositions = asdict(table) | asdict(found)
-    save_audit(database, plan, run_id, judged.result, compositions=compositions)
+    save_audit(run.database, run.plan, run.run_id, judged.result, compositions=compositions)
     return judged
 
 
@@ -152,14 +139,19 @@ def host_noise(url: str, *, host: HostFacts) -> Setting | None:
     here = found["host_id"].isin(own_host_ids(database, host))
     own = found[here & (found["status"] == "done") & ~found["simulated"].astype(bool)]
     for run_id, metric in own[["run_id", "metric"]].itertuples(index=False):
-        used = Usable.read(measured_rows(trials(database, run_id), metric)).trials(Scope())
+        try:
+            trials = StoredRun.load(database, run_id).trials
+        except RefusedError:
+            continue  # planned by another version
+        used = Usable.read(measured_rows(trials, metric)).trials(Scope())
         if len(used.y) >= LEAST_TRIALS:
             return observed_setting(used)
     return None
 
 
-def composition(frame: pd.DataFrame, plan: Plan) -> tuple[Table, Factorial] | None:
+def composition(run: StoredRun) -> tuple[Table, Factorial] | None:
     """Main effects and compositions, when the arms are a full table of two factors that were all measured."""
+    frame, plan = run.trials, run.plan
     table = two_factors(plan.arms, control=plan.control) if was_randomised(frame) else None
     if table is None:
         return None
@@ -199,14 +191,14 @@ def explanations(points: pd.DataFrame) -> tuple[DriftExplanation, ...]:
     return explain_by_drift(sequence, control=str(names[control]))
 
 
-def run_side(database: Database, plan: Plan, run_id: str) -> RunSide:
+def run_side(run: StoredRun) -> RunSide:
     """A run, as far as comparing it with another needs it."""
-    frame = measured_trials(database, run_id)
+    frame = run.trials
     digests = frame.dropna(subset=["checkpoint_digest"]).groupby("arm")["checkpoint_digest"].first()
     return RunSide(
-        run_id=run_id,
-        plan=plan,
-        comparisons=judge(frame, plan).comparisons,
+        run_id=run.run_id,
+        plan=run.plan,
+        comparisons=judge(frame, run.plan).comparisons,
         checkpoints={str(arm): str(digest) for arm, digest in digests.items()},
         facts=run_facts(frame),
     )
@@ -215,7 +207,7 @@ def run_side(database: Database, plan: Plan, run_id: str) -> RunSide:
 def evenings_of(database: Database, run_id: str, *, without: str) -> Evenings | None:
     """What effects differ by between this host's other runs of the same prompts; None: too few of one pair."""
     found = other_evenings(database, run_id, without=without)
-    return between_evenings(by_pair((one.pair, one.ratio) for one in found if one.verdict not in UNUSABLE))
+    return between_evenings(by_pair((one.pair, one.ratio) for one in found if VERDICTS[one.verdict].usable))
 
 
 def run_facts(frame: pd.DataFrame) -> dict[str, str]:

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Engine as Database
 
-from db import frames
 from orchestrator.audit import effect_between
 from orchestrator.effects import Effect
 from orchestrator.findings.ceilings import ceilings
@@ -24,41 +22,34 @@ from orchestrator.plan import Arm, Plan, canonical_json
 from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.findings import AuditResult
 from orchestrator.statistics.observations import ScopeTrials, Usable, measured_rows
+from orchestrator.stored_run import StoredRun
 
 TTFT = "ttft_s"
 WIDTH_SETTING = "block_size"
 _NOT_A_SETTING = ("name", "temperature")  # of a sampling: the arm's row has the temperature
 
 
-def findings(database: Database, plan: Plan, run_id: str, *, trials: pd.DataFrame, result: AuditResult) -> Findings:
-    """All findings of a stored run.
-
-    Args:
-        trials: the run's rows of the view `trial_flat`.
-        result: its audit.
-    """
-    answers_frame = frames.answers(database, run_id)
-    answers = Answer.read(answers_frame)
-    arms = _arms(frames.arms(database, run_id), plan, answers_frame)
-    timed = frames.pass_times(database, run_id)
+def findings(run: StoredRun, result: AuditResult) -> Findings:
+    """All findings of a stored run and its audit."""
+    trials, plan, timed = run.trials, run.plan, run.pass_times
+    answers = Answer.read(run.answers)
+    arms = _arms(run.arms, plan, run.answers)
     passes = passes_of(arms, answers, target=_by_role(timed, "target"), draft=_by_role(timed, "draft"))
     simulated = bool(trials["simulated"].fillna(value=False).any())
     measured = _decode_ratios(trials, plan, arms)
     costs = verify_costs(arms, answers, passes=passes, measured=measured)
     turns = arm_turns([arm.name for arm in arms], answers, ratios=_turn_ratios(trials, result))
     notes = ("simulated: there is no ceiling to hold it against",) if simulated else ()
-    bandwidth = _bandwidth(frames.machine(database, run_id))
+    bandwidth = _bandwidth(run.machine)
     over_all = {cost.arm: cost for cost in costs if cost.prompt_class is None}
     return Findings(
-        run_id=run_id,
+        run_id=run.run_id,
         simulated=simulated,
         metric=result.metric,
         control=result.control,
         rounds=max((one.rounds for one in result.comparisons), default=0),
         speed_by_round=speed_by_round(trials, control=result.control, metric=result.metric),
-        losslessness=losslessness(
-            arms, answers, control=result.control, probes=_probes(frames.divergences(database, run_id))
-        ),
+        losslessness=losslessness(arms, answers, control=result.control, probes=_probes(run.divergences)),
         verify_costs=costs,
         width_curves=width_curves(arms, answers, costs=costs, passes=passes, measured=measured),
         pass_curves=pass_curves(arms, passes),

@@ -63,8 +63,9 @@ def audit(run: str = "last", *, db: str | None = None) -> Audit:
     from orchestrator.views.audit_view import overall, plan_is_simulated, sentence
 
     with _opened(db) as database:
-        run_id, plan = measured_run(database, run)
-        result = judge_run(database, plan, run_id).result
+        stored = measured_run(database, run)
+        plan, run_id = stored.plan, stored.run_id
+        result = judge_run(stored).result
         return Audit(
             run_id=run_id,
             experiment=plan.experiment,

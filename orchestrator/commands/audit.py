@@ -7,12 +7,10 @@ import click
 
 from orchestrator.commands.opening import EXIT_DONE, EXIT_VERDICT, measured_run, open_stored
 from orchestrator.errors import IncompleteError, InputError
-from orchestrator.plan import Plan
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine as Database
-
     from orchestrator.audit import AuditResult
+    from orchestrator.stored_run import StoredRun
 
 
 def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: str, against: str | None) -> int:
@@ -24,32 +22,32 @@ def audit_run(run_text: str, *, url: str | None, fail_on: Sequence[str], style: 
     from db.live import life
 
     database = open_stored(url)
-    run_id, plan = measured_run(database, run_text)
-    code = audit_and_show(database, plan, run_id, fail_on=fail_on, style=style)
-    if against is not None and style == "table":
-        _show_claims(database, plan, run_id, against)
-    if fail_on and code == EXIT_DONE and (status := life(database, run_id).status) != "done":
-        raise IncompleteError(f"run {run_id} ({status}): not finished; no verdict so far is one of --fail-on")
+    run = measured_run(database, run_text)
+    code = audit_and_show(run, fail_on=fail_on, style=style, against=against)
+    if fail_on and code == EXIT_DONE and (status := life(database, run.run_id).status) != "done":
+        raise IncompleteError(f"run {run.run_id} ({status}): not finished; no verdict so far is one of --fail-on")
     return code
 
 
-def audit_and_show(database: "Database", plan: Plan, run_id: str, *, fail_on: Sequence[str], style: str) -> int:
+def audit_and_show(run: "StoredRun", *, fail_on: Sequence[str], style: str, against: str | None = None) -> int:
+    """Judge a run, and print the judgement and, beside it, the claims that are named in `against`."""
     from orchestrator.caveats import caveats
-    from orchestrator.judging import judge_run, measured_trials
+    from orchestrator.judging import judge_run
     from orchestrator.meaning import findings
     from orchestrator.views.audit_view import show_audit
 
-    judged = judge_run(database, plan, run_id)
-    found = findings(database, plan, run_id, trials=measured_trials(database, run_id), result=judged.result)
+    judged = judge_run(run)
     show_audit(
         judged.result,
-        plan=plan,
-        run_id=run_id,
+        plan=run.plan,
+        run_id=run.run_id,
         style=style,
         composition=judged.composition,
-        found=found,
-        caveats=(*caveats(database, run_id), *judged.revisions),
+        found=findings(run, judged.result),
+        caveats=(*caveats(run.database, run.run_id), *judged.revisions),
     )
+    if against is not None and style == "table":
+        _show_claims(run, judged.result, against)
     return _exit_code(judged.result, fail_on)
 
 
@@ -68,10 +66,9 @@ def _exit_code(result: "AuditResult", fail_on: Sequence[str]) -> int:
     return EXIT_VERDICT
 
 
-def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) -> None:
-    from db.frames import trials
+def _show_claims(run: "StoredRun", result: "AuditResult", against: str) -> None:
     from orchestrator.configuration.groups import Parts
-    from orchestrator.judging import arm_facts, conditions, judge
+    from orchestrator.judging import arm_facts, conditions
     from orchestrator.statistics.claims import beside, claim_of
     from orchestrator.views.relation_view import print_claims
     from orchestrator.views.terminal import console
@@ -83,8 +80,7 @@ def _show_claims(database: "Database", plan: Plan, run_id: str, against: str) ->
         raise InputError(f"--against {unknown[0]}: no such claim; say `claims` for all, or of {', '.join(known)}")
     parts.load([("claim", name) for name in names])
     claims = [claim_of(parts.values(("claim", name))) for name in names]
-    frame = trials(database, run_id)
-    found = beside(judge(frame, plan), claims, arms=arm_facts(frame), conditions=conditions(frame, plan))
+    found = beside(result, claims, arms=arm_facts(run.trials), conditions=conditions(run.trials, run.plan))
     print_claims(found, console())
 
 
@@ -97,9 +93,9 @@ def compare_two(first_text: str, second_text: str, *, url: str | None) -> None:
 
     database = open_stored(url)
     sides = [measured_run(database, text) for text in (first_text, second_text)]
-    if sides[0][0] == sides[1][0]:
+    if sides[0].run_id == sides[1].run_id:
         raise InputError(f"{first_text} and {second_text} are the same run: name two, see `interlace status`")
-    first, second = (run_side(database, plan, run_id) for run_id, plan in sides)
+    first, second = map(run_side, sides)
     evenings = evenings_of(database, first.run_id, without=second.run_id)
     print_comparison(compare_runs(first, second, evenings=evenings), console())
 

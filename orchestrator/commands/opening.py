@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import HeldError, IncompleteError, InputError
-from orchestrator.plan import Plan
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
 
+    from orchestrator.stored_run import StoredRun
 
 EXIT_DONE, EXIT_VERDICT = 0, 1
 
@@ -24,30 +24,26 @@ def open_stored(url: str | None) -> "Database":
     return open_existing(database_url(url))
 
 
-def plan_of_run(database: "Database", run_id: str) -> Plan:
-    from orchestrator.running.stored import frozen_plan
-
-    return frozen_plan(database, run_id)
-
-
-def measured_run(database: "Database", run_text: str) -> tuple[str, Plan]:
-    """A run to be judged: its id and its plan.
+def measured_run(database: "Database", run_text: str) -> "StoredRun":
+    """A run to be judged.
 
     Raises:
         RunNotFoundError: none fits, or several.
+        RefusedError: another version of interlace planned it.
         IncompleteError: nothing of it is measured.
     """
     from sqlalchemy import exists, select
 
     from db.models import Trial
     from db.session import reading
+    from orchestrator.stored_run import StoredRun
 
     run_id = named_run(database, run_text)
     with reading(database) as session:
         measured = session.scalar(select(exists().where(Trial.run_id == run_id, Trial.kind != "warmup")))
     if not measured:
         raise IncompleteError(_why_unmeasured(database, run_id))
-    return run_id, plan_of_run(database, run_id)
+    return StoredRun.load(database, run_id)
 
 
 def _why_unmeasured(database: "Database", run_id: str) -> str:

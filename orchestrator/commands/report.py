@@ -23,8 +23,7 @@ def report_run(run_text: str, *, url: str | None, output: str, images: str | Non
     assert page is not None
     check_targets(page, folder, text)
     database = open_stored(url)
-    run_id, plan = measured_run(database, run_text)
-    material = load_material(database, plan, run_id, claims=_claims())
+    material = load_material(measured_run(database, run_text), claims=_claims())
     report = build_report(material, made_at=dt.datetime.now(dt.UTC))
     write_text(page, render_page(report))
     _say("report", page)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.commands.audit import audit_and_show
-from orchestrator.commands.opening import named_run, open_stored, plan_of_run, unfinished_run
+from orchestrator.commands.opening import named_run, open_stored, unfinished_run
 from orchestrator.commands.queue import Planned, compose_run, store_run
 
 if TYPE_CHECKING:
@@ -64,17 +64,19 @@ def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet:
 
 
 def _show_finished(database: "Database", run_id: str, *, fail_on: Sequence[str], quiet: bool) -> int:
+    from orchestrator.stored_run import StoredRun
     from orchestrator.views.terminal import console
 
     if not quiet:
         console().print(f"run {run_id} is finished already")
-    return audit_and_show(database, plan_of_run(database, run_id), run_id, fail_on=fail_on, style="table")
+    return audit_and_show(StoredRun.load(database, run_id), fail_on=fail_on, style="table")
 
 
 def _execute(database: "Database", run_id: str, lock: "MachineLock", *, fail_on: Sequence[str], quiet: bool) -> int:
     """Run what is left and judge it."""
     from orchestrator.queue.entry_run import run_entry
     from orchestrator.running.events import SilentObserver
+    from orchestrator.stored_run import StoredRun
     from orchestrator.views.terminal import ProgressObserver, console
 
     out = console()
@@ -82,8 +84,8 @@ def _execute(database: "Database", run_id: str, lock: "MachineLock", *, fail_on:
         out.print(f"run {run_id}")
     with SilentObserver() if quiet else ProgressObserver(out) as observer:
         try:
-            recorder = run_entry(database, run_id, lock=lock, observer=observer)
+            run_entry(database, run_id, lock=lock, observer=observer)
         except KeyboardInterrupt:
             out.print(f"interrupted; what is finished is stored. Go on with: interlace resume {run_id}")
             raise
-    return audit_and_show(database, recorder.plan, run_id, fail_on=fail_on, style="table")
+    return audit_and_show(StoredRun.load(database, run_id), fail_on=fail_on, style="table")

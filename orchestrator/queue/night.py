@@ -23,7 +23,6 @@ from orchestrator.queue.entry_run import note_of, run_entry, state_after
 from orchestrator.queue.machine_lock import MachineLock
 from orchestrator.running.events import Observer
 from orchestrator.running.recorder import finish_run
-from orchestrator.running.stored import frozen_plan
 from workers.machine.host import HostFacts
 
 
@@ -160,14 +159,15 @@ class Night:
 
     def _verdicts(self, entry: Entry, *, store: bool) -> str:
         """In words. Those of a run that is not whole are not stored: they are of the moment."""
-        from orchestrator.judging import judge, judge_run, measured_trials  # pandas: not before the first trial
+        from orchestrator.judging import judge, judge_run  # pandas: not before the first trial
+        from orchestrator.stored_run import StoredRun
 
-        plan = frozen_plan(self.database, entry.run_id)
+        run = StoredRun.load(self.database, entry.run_id)
         mark = "SIMULATED. " if entry.simulated else ""
         try:
             if store:
-                return mark + judge_run(self.database, plan, entry.run_id).result.summary
-            return mark + judge(measured_trials(self.database, entry.run_id), plan).summary
+                return mark + judge_run(run).result.summary
+            return mark + judge(run.trials, run.plan).summary
         except Exception as error:  # noqa: BLE001 - told; a judgement can be made again, a night cannot
             self.teller.noted(f"run {entry.run_id} cannot be judged: {type(error).__name__}: {error}")
             return ""

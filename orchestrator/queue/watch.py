@@ -11,7 +11,6 @@ from sqlalchemy import Engine as Database
 
 from db.live import Life, Problem, life, problems, running
 from orchestrator.queue.agenda import is_alive
-from orchestrator.running.stored import frozen_plan
 from orchestrator.views.watch_view import watched
 
 LOWEST_PRIORITY = 19
@@ -49,11 +48,12 @@ class Watch:
 
     def _interim(self) -> str:
         """In words, and not stored."""
-        from orchestrator.judging import judge, measured_trials  # pandas, which a look at the run does not need
+        from orchestrator.judging import judge  # pandas, which a look at the run does not need
+        from orchestrator.stored_run import StoredRun
 
         try:
-            plan = frozen_plan(self.database, self.run_id)
-            return judge(measured_trials(self.database, self.run_id), plan).summary
+            run = StoredRun.load(self.database, self.run_id)
+            return judge(run.trials, run.plan).summary
         except (ValueError, ArithmeticError, LookupError):
             return ""  # too little there yet
 

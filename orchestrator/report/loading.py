@@ -8,11 +8,11 @@ from sqlalchemy import RowMapping, select, text
 
 from db import models
 from db.session import reading
-from orchestrator.judging import arm_facts, composition, conditions, judge, measured_trials
+from orchestrator.judging import arm_facts, composition, conditions, judge
 from orchestrator.meaning import findings
-from orchestrator.plan import Plan
 from orchestrator.report.material import ArmRow, Material, RunFacts, Sign, Versions
 from orchestrator.statistics.claims import Claim, beside
+from orchestrator.stored_run import StoredRun
 
 _ARMS = """
 SELECT arm.name, arm.is_control, arm.engine, arm.engine_version, checkpoint.name AS checkpoint,
@@ -41,13 +41,13 @@ ORDER BY arm.is_control DESC, arm.id, generations DESC
 """
 
 
-def load_material(database: Database, plan: Plan, run_id: str, *, claims: Sequence[Claim] = ()) -> Material:
+def load_material(stored: StoredRun, *, claims: Sequence[Claim] = ()) -> Material:
     """Everything that a report of the run shows, judged now by the run's own plan.
 
     Args:
         claims: published figures to set beside the results; those about other contrasts are left out.
     """
-    frame = measured_trials(database, run_id)
+    database, run_id, plan, frame = stored.database, stored.run_id, stored.plan, stored.trials
     run = _run_facts(database, run_id)
     result = judge(frame, plan)
     found = beside(result, claims, arms=arm_facts(frame), conditions=conditions(frame, plan)) if claims else ()
@@ -57,9 +57,9 @@ def load_material(database: Database, plan: Plan, run_id: str, *, claims: Sequen
         arms=tuple(ArmRow(**_flags(row, "is_control")) for row in _rows(database, _ARMS, run_id)),
         trials=frame,
         result=result,
-        composition=composition(frame, plan),
+        composition=composition(stored),
         claims=found,
-        findings=findings(database, plan, run_id, trials=frame, result=result),
+        findings=findings(stored, result),
         versions=tuple(Versions(**row) for row in _rows(database, _VERSIONS, run_id)),
         signs=tuple(Sign(**_flags(row, "requested", "engaged", "useful")) for row in _rows(database, _SIGNS, run_id)),
     )

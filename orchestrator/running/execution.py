@@ -200,9 +200,11 @@ def _left(recorder: Recorder, schedule: Sequence[ScheduledTrial], stored: Stored
 def _decided(recorder: Recorder) -> dict[str, str]:
     if recorder.plan.design.stop != "early":
         return {}
-    from orchestrator.judging import decisions, measured_trials
+    from orchestrator.judging import decisions
+    from orchestrator.stored_run import StoredRun
 
-    return decisions(measured_trials(recorder.database, recorder.run_id), recorder.plan)
+    run = StoredRun(database=recorder.database, run_id=recorder.run_id, plan=recorder.plan)
+    return decisions(run.trials, run.plan)
 
 
 def crew_of(

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from sqlalchemy import select
 
-from db import frames, models
+from db import models
 from db.session import reading, transaction
 from orchestrator.findings.records import Answer
 from orchestrator.plan import Arm, Plan
@@ -35,6 +35,7 @@ from orchestrator.running.questions import (
     with_tokens,
 )
 from orchestrator.running.recorder import Recorder
+from orchestrator.stored_run import StoredRun
 from workers.errors import WorkerFault
 from workers.machine.copying import measured_bytes_per_s
 from workers.protocol import PassesTimed, Probe, Retell, Retold, Scored, ScoreTokens, TimePasses, Unsupported
@@ -48,7 +49,7 @@ def probe_run(plan: Plan, recorder: Recorder, crew: Crew) -> None:
     if recorder.simulated or not plan.design.probe:
         return
     store_bandwidth(recorder, crew.note, measure=measured_bytes_per_s)
-    answers = Answer.read(frames.answers(recorder.database, recorder.run_id))
+    answers = Answer.read(StoredRun(database=recorder.database, run_id=recorder.run_id, plan=plan).answers)
     most_s = budget_s(plan, trials_s=_trials_s(recorder))
     crew.note(
         f"the rounds are over: the models are asked where answers part and what passes take, {most_s:.0f} s at most"

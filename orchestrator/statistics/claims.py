@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.audit import AuditResult, Comparison
+from orchestrator.vocabulary import VERDICTS
 
 DRIFT = "drift"
 UNKNOWN = "unknown"
@@ -54,8 +55,8 @@ class Beside:
     ratio: float  # in the claim's direction
     ci_low: float | None
     ci_high: float | None
-    verdict: str
-    stands: str  # agrees | below | above | undecided
+    verdict: str | None  # None: a drift, which is no comparison of arms
+    stands: str  # agrees | below | above | undecided | unusable: the verdict forbids to read the ratio
     differs: tuple[str, ...]  # "hardware: Apple M4 Max against Apple M5 Pro", claimed first
 
 
@@ -138,7 +139,7 @@ def _pair(claim: Claim, one: Comparison, arms: Mapping[str, ArmFacts], condition
         ci_low=low,
         ci_high=high,
         verdict=one.verdict,
-        stands=_stands(claim, low, high),
+        stands=_stands(claim, low, high) if VERDICTS[one.verdict].usable else "unusable",
         differs=_differs(claim.conditions, measured),
     )
 
@@ -154,7 +155,7 @@ def _drift_beside(result: AuditResult, claim: Claim, conditions: Mapping[str, st
             ratio=1 + result.drift,
             ci_low=None,
             ci_high=None,
-            verdict=DRIFT,
+            verdict=None,
             stands="undecided",
             differs=_differs(claim.conditions, conditions),
         )

@@ -28,7 +28,7 @@ EXPLAINED = 0.25  # of an effect: what lengths explain of it at most before it i
 NEGLIGIBLE = 0.1  # of the margin: lengths that explain less than that never matter
 
 # Must be equal within a round, whatever the arms are.
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "host": "host",
     "os_build": "OS build",
     "mlx_version": "MLX version",
@@ -40,6 +40,13 @@ _ENVIRONMENT = {
     # A proposal is accepted when it matches what the target would pick, so another sampler is another quantity.
     "sampler": "sampler",
 }
+# Read to compare two arms. A frame without one of them cannot be judged: a check that is skipped passes everything.
+COLUMNS = (
+    *ENVIRONMENT,
+    *("environment_id", "missing_reason", "mlx_missing", "engine", "engine_version"),
+    *("arm", "status", "requested", "engaged", "useful"),
+    *("workload", "prompt_class", "prompt_id", "turn", "prompt_tokens", "cached_tokens", "completion_tokens"),
+)
 UNKNOWN = "unknown"  # where a column may not be empty
 NO_MLX = "none"  # of an environment of which it is known
 _PAIRED_BY = ["round", "prompt_id", "turn"]
@@ -80,10 +87,9 @@ class Asked:
 
     @classmethod
     def read(cls, rows: pd.DataFrame) -> Self:
-        """Of rows of `trial_flat`; a frame without workloads is one workload."""
-        none = np.full(len(rows), None, dtype=object)
+        """Of rows of `trial_flat`; rows without workloads are one workload."""
         return cls(
-            workload=words(rows["workload"]) if "workload" in rows.columns else none,
+            workload=words(rows["workload"]),
             prompt_class=words(rows["prompt_class"]),
             turn=words(rows["turn"]),
         )
@@ -122,14 +128,13 @@ class EvidenceTable:
     def read(cls, measured: pd.DataFrame) -> Self:
         rows = measured[measured["status"].isin(["done", "invalid"])]
         engaged = _flag(rows["engaged"])
-        useful = rows["useful"] if "useful" in rows.columns else pd.Series(pd.NA, index=rows.index)
         return cls(
             arm=words(rows["arm"]),
             asked=Asked.read(rows),
             requested=_flag(rows["requested"]),
             engaged=engaged,
             known=rows["engaged"].notna().to_numpy(dtype=bool),
-            useless=engaged & useful.notna().to_numpy(dtype=bool) & ~_flag(useful),
+            useless=engaged & rows["useful"].notna().to_numpy(dtype=bool) & ~_flag(rows["useful"]),
         )
 
     def engagement(self, arm: str, scope: Scope) -> Engagement:
@@ -239,16 +244,13 @@ class DifferenceTable:
 
 
 def _checks(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
-    for column, name in _ENVIRONMENT.items():
-        if column in pairs.columns:
-            yield _unequal(pairs, column, name)
-    if "mlx_missing" in pairs.columns:
-        yield from _unknown_mlx(pairs)
-    if "engine" in pairs.columns and "engine_version" in pairs.columns:
-        same_engine = words(pairs["engine"]) == words(pairs["engine_control"])
-        yield _unequal(pairs, "engine_version", "engine version", among=same_engine)
+    for column, name in ENVIRONMENT.items():
+        yield _unequal(pairs, column, name)
+    yield from _unknown_mlx(pairs)
+    same_engine = words(pairs["engine"]) == words(pairs["engine_control"])
+    yield _unequal(pairs, "engine_version", "engine version", among=same_engine)
     yield from _unequal_prompts(pairs, metric)
-    if metric != "decode_tps" and "cached_tokens" in pairs.columns:
+    if metric != "decode_tps":
         yield _unequal_caches(pairs)
     if metric in LENGTH_TOLERANCE:
         tolerance = LENGTH_TOLERANCE[metric]
@@ -327,7 +329,7 @@ def _prompt_sizes(pairs: pd.DataFrame, metric: str) -> Floats:
     if metric == "decode_tps":
         return 2.0 * context
     grown, grown_control = (np.maximum(each, 1.0) for each in _both(pairs, "grown"))
-    cached = _both(pairs, "cached_tokens") if "cached_tokens" in pairs.columns else (np.full(len(pairs), np.nan),) * 2
+    cached = _both(pairs, "cached_tokens")
     uncached = [np.maximum(length - held, 1.0) for length, held in zip((prompt, prompt_control), cached, strict=True)]
     by_length = []
     for waiting, own in zip(uncached, (grown, grown_control), strict=True):

@@ -22,9 +22,9 @@ from orchestrator.audit import Comparison
 from orchestrator.errors import InputError
 from orchestrator.plan import Plan
 from orchestrator.statistics.evenings import Evenings
+from orchestrator.vocabulary import VERDICTS
 
 ALPHA = 0.05
-UNUSABLE = ("not_engaged", "confounded", "underpowered")  # verdicts whose numbers do not mean what they say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ def _relate(one: Comparison, other: Comparison, evenings: Evenings | None, *, sa
 def _usable(side: RunSide) -> list[Comparison]:
     """Comparisons whose numbers mean what they say."""
     return [
-        one for one in side.comparisons if one.turn is None and one.workload is None and one.verdict not in UNUSABLE
+        one for one in side.comparisons if one.turn is None and one.workload is None and VERDICTS[one.verdict].usable
     ]
 
 

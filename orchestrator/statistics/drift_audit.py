@@ -17,7 +17,7 @@ import pandas as pd
 
 from orchestrator.statistics.comparability import Asked, EvidenceTable, Reason, Scope
 from orchestrator.statistics.findings import AuditResult, Comparison, summarise
-from orchestrator.statistics.observations import METRICS, arm_summaries, arms_in_order, scopes_of
+from orchestrator.statistics.observations import arm_summaries, arms_in_order, check, scopes_of
 from orchestrator.statistics.unrandomised import PLACED, UNTIMED, explain_by_drift, explain_by_order
 
 LENGTHS_APART = 0.05  # share by which the lengths of two arms' prompts or answers may differ
@@ -38,13 +38,12 @@ def audit_by_drift(
     """Judge a run that was not randomised.
 
     Args:
-        trials: the run's rows of the view `trial_flat`.
+        trials: the rows of `StoredRun.trials`.
 
     Raises:
-        ValueError: the metric is unknown, or the control is no arm of the run.
+        ValueError: a column is missing, the metric is unknown, or the control is no arm of the run.
     """
-    if metric not in METRICS:
-        raise ValueError(f"metric {metric!r}: unknown; choose one of {', '.join(METRICS)}")
+    check(trials, metric)
     arms = arms_in_order(trials)
     if control not in arms:
         raise ValueError(f"control {control!r}: no such arm in the run; it has {arms}")

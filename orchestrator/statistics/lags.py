@@ -48,7 +48,7 @@ class Ran:
     def read(cls, trials: pd.DataFrame) -> "Ran":
         """Of rows of `trial_flat`."""
         rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
-        whose = [name for name in ("round", "attempt") if name in rows.columns]
+        whose = ["round", "attempt"]
         rows = rows.drop_duplicates([*whose, "position", "arm", "is_aa"]).sort_values([*whose, "position"])
         is_aa = rows["is_aa"].fillna(value=False).astype(bool)
         return cls(

@@ -49,7 +49,7 @@ class Trials:
     def read(cls, trials: pd.DataFrame) -> "Trials":
         """Of rows of `trial_flat`."""
         rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
-        rows = rows.assign(attempt=rows["attempt"].fillna(0) if "attempt" in rows.columns else 0)
+        rows = rows.assign(attempt=rows["attempt"].fillna(0))
         is_aa = rows["is_aa"].fillna(value=False).astype(bool)
         rows = rows.assign(label=rows["arm"].astype(object).where(~is_aa, AA_LABEL))
         rows = rows.drop_duplicates(["round", "attempt", "label"]).sort_values(["round", "attempt", "position"])
@@ -102,10 +102,7 @@ class Trials:
 
 def failed(rows: pd.DataFrame) -> "pd.Series[bool]":
     """Trials that failed by themselves: invalid ones, also where their round was left out later."""
-    found = rows["status"].eq("invalid").fillna(value=False).astype(bool)
-    if "error_kind" in rows.columns:
-        found |= rows["error_kind"].notna()
-    return found
+    return rows["status"].eq("invalid").fillna(value=False).astype(bool) | rows["error_kind"].notna()
 
 
 def own_losses(trials: Trials) -> frozenset[str]:

@@ -14,29 +14,20 @@ import pandas as pd
 
 from orchestrator.effects import Integers, Parts, Series, make_series
 from orchestrator.schedule import AA_LABEL
-from orchestrator.statistics.comparability import Asked, Scope, Words, words
+from orchestrator.statistics.comparability import COLUMNS, Asked, Scope, Words, words
 from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.losses import Trials, failed, own_losses
 
 LOWER_IS_FASTER = frozenset({"ttft_s"})
 METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
 
-_REQUIRED = (
-    "round",
-    "position",
-    "arm",
-    "is_aa",
-    "kind",
-    "sequence",
-    "status",
-    "excluded_reason",
-    "prompt_id",
-    "prompt_class",
-    "turn",
-    "requested",
-    "engaged",
-    "completion_tokens",
-    "prompt_tokens",
+# Of the frame that is judged: `StoredRun.trials` has them all.
+REQUIRED = (
+    *("kind", "round", "attempt", "position", "sequence", "is_aa", "randomised"),
+    *("excluded_reason", "error_kind", "gate_state", "flags"),
+    *METRICS,
+    *("accept_length", "acceptance_rate", "peak_memory_bytes"),
+    *COLUMNS,
 )
 
 
@@ -169,16 +160,12 @@ def first_attempts(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def _attempt(trials: pd.DataFrame, metric: str, *, newest: bool) -> pd.DataFrame:
-    if metric not in METRICS:
-        raise ValueError(f"metric {metric!r}: unknown; choose one of {', '.join(METRICS)}")
-    if missing := [name for name in (*_REQUIRED, metric) if name not in trials.columns]:
-        raise ValueError(f"columns missing: {missing}; give the columns of the view trial_flat")
+    check(trials, metric)
     rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
-    if "attempt" in rows.columns:
-        wanted = rows.groupby("round")["attempt"].transform("max")
-        if not newest:
-            wanted = rows["round"].map(Trials.read(trials).first_whole())
-        rows = rows[(rows["attempt"] == wanted).fillna(value=False)]
+    wanted = rows.groupby("round")["attempt"].transform("max")
+    if not newest:
+        wanted = rows["round"].map(Trials.read(trials).first_whole())
+    rows = rows[(rows["attempt"] == wanted).fillna(value=False)]
     is_aa = rows["is_aa"].fillna(value=False).astype(bool)
     value = rows[metric].astype("float64")
     measurable = np.isfinite(value) & (value > 0) & rows["status"].isin(["done", "excluded"]) & ~failed(rows)
@@ -189,6 +176,18 @@ def _attempt(trials: pd.DataFrame, metric: str, *, newest: bool) -> pd.DataFrame
     )
     # Down to the prompt, so that sums are taken in one order whatever order the rows came in.
     return rows.sort_values(["round", "position", "prompt_id", "turn"], kind="stable")
+
+
+def check(trials: pd.DataFrame, metric: str) -> None:
+    """Refuse what cannot be judged.
+
+    Raises:
+        ValueError: a column is missing, or the metric is unknown.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"metric {metric!r}: unknown; choose one of {', '.join(METRICS)}")
+    if missing := [name for name in REQUIRED if name not in trials.columns]:
+        raise ValueError(f"columns missing: {', '.join(missing)}; judge the rows of StoredRun.trials")
 
 
 def arms_in_order(trials: pd.DataFrame) -> list[str]:
@@ -353,16 +352,14 @@ _MEDIANS = ("ttft_s", "prefill_tps", "decode_tps", "end_to_end_tps", "accept_len
 def arm_summaries(measured: pd.DataFrame, labels: Sequence[str]) -> tuple[ArmSummary, ...]:
     """Over all and by class, labels in the given order, then classes in theirs."""
     used = measured[measured["usable"]]
-    numbers = [name for name in (*_MEDIANS, "peak_memory_bytes") if name in used.columns]
-    used = used.astype(dict.fromkeys(numbers, "float64"))
+    used = used.astype(dict.fromkeys((*_MEDIANS, "peak_memory_bytes"), "float64"))
     found = {}
     for scope in (scope for scope in scopes_of(measured) if scope.turn is None and scope.workload is None):
         rows = used[Asked.read(used).within(scope)]
         by_label = rows.groupby("label")
-        table = by_label[[name for name in numbers if name in _MEDIANS]].median()
+        table = by_label[list(_MEDIANS)].median()
         table["trials"] = by_label["sequence"].nunique()
-        if "peak_memory_bytes" in numbers:
-            table["peak_memory_bytes"] = by_label["peak_memory_bytes"].max()
+        table["peak_memory_bytes"] = by_label["peak_memory_bytes"].max()
         found[scope.prompt_class] = table.to_dict(orient="index")
     return tuple(
         _summary(found[prompt_class].get(label, {}), label, prompt_class) for label in labels for prompt_class in found

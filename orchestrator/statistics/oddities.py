@@ -28,8 +28,6 @@ _WORDS = {
 
 def oddities(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
     """One reason for each flag that concerns the arm's figures, with how many of its generations have it."""
-    if "flags" not in measured.columns:
-        return ()
     own = [_flags(value) for value in measured.loc[measured["label"] == arm, "flags"]]
     return tuple(_reasons(own, arm))
 

@@ -11,6 +11,7 @@ from orchestrator.statistics.history import Change, Point
 from orchestrator.statistics.unrandomised import DriftExplanation
 from orchestrator.views.audit_view import interval_text, number
 from orchestrator.views.terminal import table
+from orchestrator.vocabulary import VERDICTS
 
 POINTS_SHOWN = 12
 BARS = "▁▂▃▄▅▆▇█"
@@ -32,7 +33,8 @@ def print_claims(found: Sequence[Beside], out: Console) -> None:
         out.print()
         out.print(Text(f"{claim.name}: {claim.statement}"))
         out.print(Text(f"  source: {claim.source}", style="dim"))
-        out.print(Text(f"  claimed {claimed}, measured {measured}, {pair.treatment} against {pair.control}"))
+        verdict = "" if pair.verdict is None else f", {VERDICTS[pair.verdict].words}"
+        out.print(Text(f"  claimed {claimed}, measured {measured}{verdict}: {pair.treatment} against {pair.control}"))
         out.print(Text(f"  {_stands_words(pair)}"))
         for line in pair.differs:
             out.print(Text(f"  differs: {line}", style="dim"))
@@ -47,6 +49,8 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def _stands_words(pair: Beside) -> str:
+    if pair.stands == "unusable" and pair.verdict is not None:
+        return f"nothing to hold against the claim: the comparison is {VERDICTS[pair.verdict].words}"
     words = {
         "agrees": "the measured interval holds the claimed figure",
         "below": "the measured interval lies below the claim",

@@ -23,6 +23,7 @@ from orchestrator.running.events import SilentObserver
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import reopen_run
 from orchestrator.running.stored import stored_plan
+from orchestrator.stored_run import StoredRun
 
 FROZEN = Path("tests/fixtures/databases")
 VERSIONS = sorted(path.stem for path in FROZEN.glob("*.sql"))
@@ -65,7 +66,7 @@ def test_views_answer_and_audits_run(old: Old) -> None:
     assert frame["randomised"].all()
     assert set(frame["origin"]) == {"interlace"}
     stored = verdicts(database, done)
-    judged = judge_run(database, load(stored_plan(database, done)), done)
+    judged = judge_run(StoredRun.load(database, done))
     (overall,) = (one for one in judged.result.comparisons if one.over_all)
     assert (overall.verdict, overall.direction) == ("supported", "faster")
     (before,) = stored[stored["prompt_class"].isna()]["verdict"]
@@ -89,5 +90,5 @@ def test_a_run_that_was_cut_short_then_is_finished_now(old: Old, tmp_path: Path)
     assert before <= set(frame["trial_id"])
     counted = frame[(frame["kind"] == "measured") & (frame["status"] == "done")]
     assert counted.groupby("round")["trial_id"].nunique().to_dict() == dict.fromkeys(range(plan.design.rounds), 3)
-    assert judge_run(database, plan, cut).result.comparisons[0].verdict == "supported"
+    assert judge_run(StoredRun.load(database, cut)).result.comparisons[0].verdict == "supported"
     database.dispose()

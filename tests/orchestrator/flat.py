@@ -19,6 +19,11 @@ ENVIRONMENT = {
     "interlace_version": "0.1.0",
     "python": "3.11.7",
     "power_source": "ac",
+    "power_mode": "automatic",
+    "sampler": "greedy",
+    "environment_id": "e",
+    "missing_reason": None,
+    "mlx_missing": None,
     "engine": "mlx_lm",
     "engine_version": "0.32.0",
 }
@@ -80,10 +85,14 @@ class FlatRun:
         drafts = arm in self.drafting
         return ENVIRONMENT | {
             "arm": arm,
+            "workload": None,
+            "randomised": True,
             "attempt": 0,
             "status": "done",
             "excluded_reason": None,
             "error_kind": None,
+            "gate_state": None,
+            "flags": None,
             "prompt_id": prompt,
             "prompt_class": self.prompts[prompt],
             "turn": turn,
@@ -91,6 +100,7 @@ class FlatRun:
             "engaged": drafts,
             "useful": drafts,
             "prompt_tokens": 30,
+            "cached_tokens": None,
             "completion_tokens": 64,
             "end_to_end_tps": 20 * speed,
             "decode_tps": 25 * speed,
@@ -104,8 +114,10 @@ class FlatRun:
 
 def typed(frame: pd.DataFrame) -> pd.DataFrame:
     """Whole numbers stay whole where some are missing, flags are three-valued, words are strings."""
-    counts = "round position attempt sequence turn prompt_tokens completion_tokens peak_memory_bytes".split()
-    flags = "is_aa is_control requested engaged useful".split()
+    counts = (
+        "round position attempt sequence turn prompt_tokens cached_tokens completion_tokens peak_memory_bytes".split()
+    )
+    flags = "is_aa is_control requested engaged useful randomised".split()
     reals = "end_to_end_tps decode_tps prefill_tps ttft_s accept_length acceptance_rate".split()
     kinds = dict.fromkeys(counts, "Int64") | dict.fromkeys(flags, "boolean") | dict.fromkeys(reals, "float64")
     return frame.astype({name: kinds.get(str(name), "string") for name in frame.columns})

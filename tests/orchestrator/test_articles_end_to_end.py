@@ -15,6 +15,7 @@ from orchestrator.running.events import SilentObserver
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from orchestrator.statistics.unrandomised import explain_by_drift
+from orchestrator.stored_run import StoredRun
 from workers.machine.host import read_host
 
 from .plans import arm, plan, prompt
@@ -26,7 +27,7 @@ def audit(planned: Plan, tmp_path: Path) -> AuditResult:
     database = open_database(f"sqlite:///{tmp_path / 'article.db'}")
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
     run_recorded(recorder, observer=SilentObserver())
-    return judge_run(database, planned, recorder.run_id).result
+    return judge_run(StoredRun.load(database, recorder.run_id)).result
 
 
 def over_all(result: AuditResult) -> dict[str, Comparison]:
@@ -103,7 +104,7 @@ def test_the_engine_that_wins_the_short_prompt_can_lose_the_second_turn(tmp_path
     database = open_database(f"sqlite:///{tmp_path / 'turns.db'}")
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
     run_recorded(recorder, observer=SilentObserver())
-    result = judge_run(database, planned, recorder.run_id).result
+    result = judge_run(StoredRun.load(database, recorder.run_id)).result
     turns = {one.turn: one for one in result.comparisons if one.turn is not None}
     assert turns[1].verdict == "supported"
     assert turns[1].direction == "slower"

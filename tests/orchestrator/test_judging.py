@@ -15,11 +15,11 @@ from orchestrator.audit import METHOD_VERSION
 from orchestrator.errors import StoppedError
 from orchestrator.jsonable import bounded
 from orchestrator.judging import decisions, host_noise, judge_run
-from orchestrator.plan import Plan
 from orchestrator.planning.weights import find_weights
 from orchestrator.running.events import SilentObserver
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
+from orchestrator.stored_run import StoredRun
 from workers.machine.host import read_host
 
 from .flat import FlatRun
@@ -29,17 +29,17 @@ ARMS = tuple(arm(f"{effect} {noise}", effect=effect, noise=noise) for effect in 
 
 
 @pytest.fixture
-def finished(tmp_path: Path) -> tuple[Database, Plan, str]:
+def finished(tmp_path: Path) -> tuple[Database, str]:
     database = open_database(f"sqlite:///{tmp_path / 'judged.db'}")
     planned = plan(*ARMS, rounds=8)
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
     run_recorded(recorder, observer=SilentObserver())
-    return database, planned, recorder.run_id
+    return database, recorder.run_id
 
 
-def test_what_is_stored_is_what_was_judged(finished: tuple[Database, Plan, str]) -> None:
-    database, planned, run_id = finished
-    judged = judge_run(database, planned, run_id)
+def test_what_is_stored_is_what_was_judged(finished: tuple[Database, str]) -> None:
+    database, run_id = finished
+    judged = judge_run(StoredRun.load(database, run_id))
     rows = verdicts(database, run_id)
     assert list(rows["treatment"]) == [one.treatment for one in judged.result.comparisons]
     assert list(rows["verdict"]) == [one.verdict for one in judged.result.comparisons]
@@ -58,14 +58,14 @@ def test_planned_arms_are_judged_before_they_ran(tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         run_recorded(recorder, observer=SilentObserver(), should_stop=lambda: next(stops))
     assert set(trials(database, recorder.run_id)["arm"]) == {"a"}
-    (one,) = judge_run(database, planned, recorder.run_id).result.comparisons
+    (one,) = judge_run(StoredRun.load(database, recorder.run_id)).result.comparisons
     assert (one.treatment, one.verdict, one.rounds) == ("b", "underpowered", 0)
     assert list(verdicts(database, recorder.run_id)["treatment"]) == ["b"]
 
 
-def test_two_factors_are_stored_with_their_composition(finished: tuple[Database, Plan, str]) -> None:
-    database, planned, run_id = finished
-    judged = judge_run(database, planned, run_id)
+def test_two_factors_are_stored_with_their_composition(finished: tuple[Database, str]) -> None:
+    database, run_id = finished
+    judged = judge_run(StoredRun.load(database, run_id))
     assert judged.composition is not None
     stored = json.loads(verdicts(database, run_id).iloc[0]["compositions"])
     assert stored["first"] == "engine.effect"
@@ -73,24 +73,24 @@ def test_two_factors_are_stored_with_their_composition(finished: tuple[Database,
     assert one["composition"]["ratio"] == pytest.approx(1.0, abs=0.03)
 
 
-def test_the_same_rows_give_the_same_judgement(finished: tuple[Database, Plan, str]) -> None:
-    database, planned, run_id = finished
-    assert judge_run(database, planned, run_id) == judge_run(database, planned, run_id)
+def test_the_same_rows_give_the_same_judgement(finished: tuple[Database, str]) -> None:
+    database, run_id = finished
+    assert judge_run(StoredRun.load(database, run_id)) == judge_run(StoredRun.load(database, run_id))
 
 
-def test_simulated_runs_say_nothing_of_the_host(finished: tuple[Database, Plan, str]) -> None:
-    database, _, _ = finished
+def test_simulated_runs_say_nothing_of_the_host(finished: tuple[Database, str]) -> None:
+    database, _ = finished
     assert host_noise(str(database.url), host=read_host()) is None
 
 
-def test_another_power_mode_in_one_arm_confounds(finished: tuple[Database, Plan, str]) -> None:
-    database, planned, run_id = finished
+def test_another_power_mode_in_one_arm_confounds(finished: tuple[Database, str]) -> None:
+    database, run_id = finished
     slow = recorder_arm_trials(database, run_id, "1.2 0.01")
     with transaction(database) as session:
         for trial in session.scalars(select(models.Trial).filter_by(run_id=run_id)):
             mode = "low" if trial.id in slow else "automatic"
             session.add(models.Telemetry(trial_id=trial.id, phase="before", field="power_mode", value_text=mode))
-    judged = {one.treatment: one for one in judge_run(database, planned, run_id).result.comparisons}
+    judged = {one.treatment: one for one in judge_run(StoredRun.load(database, run_id)).result.comparisons}
     assert judged["1.2 0.01"].verdict == "confounded"
     assert "power mode" in judged["1.2 0.01"].reasons[0].text
     assert judged["1.2 0.011"].verdict != "confounded"
@@ -102,9 +102,9 @@ def recorder_arm_trials(database: Database, run_id: str, name: str) -> set[str]:
         return set(session.scalars(query))
 
 
-def test_the_control_runs_stand_beside_every_verdict(finished: tuple[Database, Plan, str]) -> None:
-    database, planned, run_id = finished
-    for one in judge_run(database, planned, run_id).result.comparisons:
+def test_the_control_runs_stand_beside_every_verdict(finished: tuple[Database, str]) -> None:
+    database, run_id = finished
+    for one in judge_run(StoredRun.load(database, run_id)).result.comparisons:
         if one.prompt_class is None and one.turn is None:
             assert any(reason.code == "run_drift" for reason in one.reasons)
 
@@ -125,18 +125,18 @@ def test_a_design_that_stops_early_looks_at_whole_passes_over_its_prompts() -> N
     assert not decided_after(3)
 
 
-def test_an_old_verdict_that_no_longer_holds_is_named_with_the_reason(finished: tuple[Database, Plan, str]) -> None:
-    database, planned, run_id = finished
-    first = judge_run(database, planned, run_id)
+def test_an_old_verdict_that_no_longer_holds_is_named_with_the_reason(finished: tuple[Database, str]) -> None:
+    database, run_id = finished
+    first = judge_run(StoredRun.load(database, run_id))
     assert first.revisions == ()
     with transaction(database) as session:
         stored = session.scalars(select(models.Audit)).one()
         stored.method_version = "4"
-    assert judge_run(database, planned, run_id).revisions == ()  # another method, the same decision
+    assert judge_run(StoredRun.load(database, run_id)).revisions == ()  # another method, the same decision
     with transaction(database) as session:
         for one in session.scalars(select(models.Comparison).where(models.Comparison.audit_id == stored.id)):
             one.verdict, one.direction, one.ratio = "no_difference", None, 1.001
-    lines = judge_run(database, planned, run_id).revisions
+    lines = judge_run(StoredRun.load(database, run_id)).revisions
     changed = [one for one in first.result.comparisons if one.over_all and one.verdict != "no_difference"]
     assert len([line for line in lines if "in parts of the run" not in line]) == len(changed) > 0
     for one, line in zip(changed, lines, strict=False):

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from db.session import open_database
 from orchestrator.audit import AuditResult
 from orchestrator.findings.values import Figure, Findings
-from orchestrator.judging import judge_run, measured_trials
+from orchestrator.judging import judge_run
 from orchestrator.meaning import findings
 from orchestrator.plan import Plan, Prompt
 from orchestrator.planning.weights import find_weights
@@ -24,6 +24,7 @@ from orchestrator.report.verdict import verdict_lines
 from orchestrator.running.events import SilentObserver
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
+from orchestrator.stored_run import StoredRun
 from orchestrator.views.audit_markdown import markdown
 from orchestrator.views.audit_view import print_audit, show_audit
 from orchestrator.views.meaning_view import sections
@@ -38,10 +39,8 @@ class Told:
 
     def __init__(self, database: Engine, planned: Plan, run_id: str) -> None:
         self.database, self.plan, self.run_id = database, planned, run_id
-        self.result: AuditResult = judge_run(database, planned, run_id).result
-        self.findings: Findings = findings(
-            database, planned, run_id, trials=measured_trials(database, run_id), result=self.result
-        )
+        self.result: AuditResult = judge_run(StoredRun.load(database, run_id)).result
+        self.findings: Findings = findings(StoredRun.load(database, run_id), self.result)
 
     def terminal(self, *, width: int = 80, encoding: str = "utf-8") -> str:
         target = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
@@ -122,7 +121,7 @@ def test_the_late_turn_is_told_at_the_top_in_every_format(article: Told) -> None
     assert "times as late with dflash as with mtp, 0 of" in text
     told = markdown(article.result, plan=article.plan, run_id=article.run_id, found=article.findings)
     assert "- **late**: turn 2 of two" in told
-    lines = verdict_lines(load_material(article.database, article.plan, article.run_id))
+    lines = verdict_lines(load_material(StoredRun.load(article.database, article.run_id)))
     assert [line.verdict for line in lines if "turn 2" in line.sentence] == ["late"]
 
 
@@ -196,7 +195,7 @@ def test_speculation_beside_a_plain_arm_is_predicted_from_its_rounds(tmp_path: P
     assert spec.predicted.value == pytest.approx(spec.measured.ratio, rel=0.1)  # the clock charges for each token
     said = "spec, wide: predicted is tokens / round: no check of measured"  # the clock's passes are not timed
     assert said in " ".join(told.terminal().split())
-    section = widths_section(load_material(told.database, told.plan, told.run_id), told.findings)
+    section = widths_section(load_material(StoredRun.load(told.database, told.run_id)), told.findings)
     assert isinstance(section, ReportSection)
     assert f"{said}." in section.lines
     (curve,) = told.findings.width_curves
@@ -210,7 +209,7 @@ def test_speculation_beside_a_plain_arm_is_predicted_from_its_rounds(tmp_path: P
     assert lossless is not None
     early = replace(lossless, arms=tuple(replace(one, too_early=f"{one.arm} parts early") for one in lossless.arms))
     section = losslessness_section(
-        load_material(told.database, told.plan, told.run_id), replace(told.findings, losslessness=early)
+        load_material(StoredRun.load(told.database, told.run_id)), replace(told.findings, losslessness=early)
     )
     assert isinstance(section, ReportSection)
     assert "spec parts early." in section.lines
@@ -221,6 +220,6 @@ def test_speculation_beside_a_plain_arm_is_predicted_from_its_rounds(tmp_path: P
     words = "spec: 5 of its 100 rounds propose anything; the others are plain steps, at any width"
     assert words in lines
     assert "spec: one token more a round with a proposal would bring 1.50x" in lines
-    section = widths_section(load_material(told.database, told.plan, told.run_id), found)
+    section = widths_section(load_material(StoredRun.load(told.database, told.run_id)), found)
     assert isinstance(section, ReportSection)
     assert f"{words}." in section.lines

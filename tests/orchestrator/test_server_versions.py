@@ -20,6 +20,7 @@ from orchestrator.planning.weights import find_weights
 from orchestrator.running.events import SilentObserver
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
+from orchestrator.stored_run import StoredRun
 from tests.workers import tiny
 from workers.machine.host import read_host
 
@@ -112,7 +113,7 @@ def test_a_servers_versions_are_its_own_and_other_ones_confound(
     assert launched.server == f"interpreter {other_python}"
     assert (attached.mlx_version, attached.mlx_lm_version) == (None, None)
     assert "has loaded no MLX" in attached.missing_reason
-    compared = {one.treatment: one for one in judge_run(database, planned, recorder.run_id).result.comparisons}
+    compared = {one.treatment: one for one in judge_run(StoredRun.load(database, recorder.run_id)).result.comparisons}
     assert compared["launched"].verdict == "confounded"
     assert {"mlx_version_differs", "mlx_lm_version_differs"} <= {each.code for each in compared["launched"].reasons}
     notes = {each.code: each.text for each in compared["attached"].reasons}

@@ -15,9 +15,10 @@ from sqlalchemy import Engine
 from db.session import open_database, reading
 from orchestrator.effects import estimate_effect
 from orchestrator.findings.values import Findings, VerifyCost
-from orchestrator.judging import judge, measured_trials
+from orchestrator.judging import judge
 from orchestrator.meaning import findings
 from orchestrator.plan import load
+from orchestrator.stored_run import StoredRun
 from tests.orchestrator.traced import load_into
 
 COUNTS = "trial.kind = 'measured' AND trial.status = 'done' AND trial.excluded_reason IS NULL"
@@ -55,9 +56,10 @@ class Run:
     def __init__(self, database: Engine, run_id: str) -> None:
         self.database, self.run_id = database, run_id
         self.plan = load(str(self.ask("SELECT plan FROM run")[0]["plan"]))
-        self.trials = measured_trials(database, run_id)
+        stored = StoredRun.load(database, run_id)
+        self.trials = stored.trials
         self.result = judge(self.trials, self.plan)
-        self.findings: Findings = findings(database, self.plan, run_id, trials=self.trials, result=self.result)
+        self.findings: Findings = findings(stored, self.result)
 
     def ask(self, sql: str, **params: Any) -> list[dict[str, Any]]:
         with reading(self.database) as session:

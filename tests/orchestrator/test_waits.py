@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from orchestrator.audit import AuditResult, Comparison
-from orchestrator.judging import judge, measured_trials
+from orchestrator.judging import judge
+from orchestrator.stored_run import StoredRun
 from tests.orchestrator.plans import arm, plan, prompt
 from tests.orchestrator.test_meaning import Told, article_plan, run
 
@@ -47,7 +48,7 @@ def test_the_waits_are_the_turns_of_the_findings(decoding: Told) -> None:
 
 def changed(told: Told, *, turn: int, factor: float) -> AuditResult:
     """Judged as if the treatment's prompts of this turn were longer."""
-    frame: pd.DataFrame = measured_trials(told.database, told.run_id).copy()
+    frame: pd.DataFrame = StoredRun.load(told.database, told.run_id).trials.copy()
     rows = (frame["arm"] == "dflash") & (frame["turn"] == turn) & (frame["workload"] == "two_turns")
     longer = (frame.loc[rows, "prompt_tokens"].astype("float64") * factor).round() + 1
     frame.loc[rows, "prompt_tokens"] = longer.astype("Int64")

@@ -10,6 +10,7 @@ from orchestrator.report.material import Material, Sign
 from orchestrator.report.parts import Absent, Cell, Grid, Section
 from orchestrator.report.words import MISSING, count, counted, listed, percent, shortened, size, span, times
 from orchestrator.statistics.claims import Beside
+from orchestrator.vocabulary import VERDICTS
 
 EXAMPLE_CHARACTERS = 300
 MOST_LEFT_OUT = 30
@@ -103,6 +104,8 @@ def _claimed(pair: Beside) -> str:
 
 
 def _stands(pair: Beside) -> Cell:
+    if pair.stands == "unusable" and pair.verdict is not None:
+        return Cell(text=VERDICTS[pair.verdict].words, tone="bad")
     words = {
         "agrees": ("the interval holds the claim", "good"),
         "below": ("below the claim", "doubt"),
@@ -212,8 +215,7 @@ def _machine_rows(material: Material) -> Iterable[tuple[str | Cell, ...]]:
     else:
         yield "memory bandwidth", f"unknown: {run.bandwidth_source or NOT_RECORDED}"
     yield "power source", _values(trials["power_source"], trials["power_reason"])
-    if "power_mode" in trials.columns:
-        yield "power mode", _values(trials["power_mode"], None)
+    yield "power mode", _values(trials["power_mode"], None)
     yield "thermal level (highest of a trial)", _values(trials["thermal_max"], trials["thermal_reason"])
 
 

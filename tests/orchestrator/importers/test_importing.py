@@ -26,6 +26,7 @@ from orchestrator.judging import host_noise, judge_run
 from orchestrator.plan import Plan, dump, load
 from orchestrator.running.provenance import refuse_from_elsewhere
 from orchestrator.running.stored import stored_plan
+from orchestrator.stored_run import StoredRun
 from workers.machine.host import read_host
 
 from .samples import FILES, FOLDER, read
@@ -205,7 +206,7 @@ def test_mistakes_are_one_clear_line(content: bytes, words: str, shell: Shell, t
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_ever_supported(name: str, imported: tuple[Database, dict[str, str]]) -> None:
     database, found = imported
-    judged = judge_run(database, plan_of(database, found[name]), found[name])
+    judged = judge_run(StoredRun.load(database, found[name]))
     verdicts = {one.verdict for one in judged.result.comparisons}
     assert verdicts <= {"could_be_drift", "not_engaged", "confounded", "underpowered"}
     assert judged.composition is None
@@ -215,7 +216,7 @@ def test_nothing_is_ever_supported(name: str, imported: tuple[Database, dict[str
 def test_speculation_without_evidence_is_not_engaged(imported: tuple[Database, dict[str, str]]) -> None:
     database, found = imported
     run_id = found["vllm_bench_detailed.jsonl"]
-    (one,) = judge_run(database, plan_of(database, run_id), run_id).result.comparisons
+    (one,) = judge_run(StoredRun.load(database, run_id)).result.comparisons
     assert one.verdict == "not_engaged"
     assert any(reason.code == "not_randomised" for reason in one.reasons)
 

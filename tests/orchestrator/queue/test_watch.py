@@ -16,6 +16,7 @@ from orchestrator.queue.machine_lock import MachineLock
 from orchestrator.queue.watch import Watch, live_run, watch
 from orchestrator.running.events import SilentObserver
 from orchestrator.schedule import ScheduledTrial
+from orchestrator.stored_run import StoredRun
 from orchestrator.views.watch_view import at_line, watched
 from tests.orchestrator.queue.nights import TWO, database_of, queued, small
 
@@ -99,7 +100,7 @@ def test_statistics_are_made_once_a_round_and_problems_read_once_a_trial(
     database = database_of(tmp_path)
     run_id = queued(database, small(*TWO, rounds=3), tmp_path)
     judged: list[str] = []
-    monkeypatch.setattr(judging, "measured_trials", lambda database, run_id: judged.append(run_id))
+    monkeypatch.setattr(StoredRun, "trials", property(lambda run: judged.append(run.run_id)))
     monkeypatch.setattr(judging, "judge", lambda frame, plan: pytest.fail("nothing to judge") if frame else Said())
     watcher = Looks(Watch(database, run_id))
     run_entry(database, run_id, lock=MachineLock("test"), observer=watcher)

@@ -10,6 +10,7 @@ from orchestrator.report.loading import load_material
 from orchestrator.report.material import Material
 from orchestrator.report.page import render_page
 from orchestrator.report.parts import Report
+from orchestrator.stored_run import StoredRun
 
 from .runs import hostile_plan, poison, store
 
@@ -21,7 +22,7 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
     planned = hostile_plan()
     database, run_id = store(tmp_path_factory.mktemp("report"), planned)
     poison(database, run_id)
-    found = load_material(database, planned, run_id)
+    found = load_material(StoredRun.load(database, run_id))
     database.dispose()
     return found
 

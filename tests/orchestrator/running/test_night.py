@@ -31,6 +31,7 @@ from orchestrator.running.recorder import Recorder, create_run, reopen_run
 from orchestrator.running.runner import Clocks, Runner
 from orchestrator.running.stored import log_folder
 from orchestrator.schedule import ScheduledTrial, build_schedule
+from orchestrator.stored_run import StoredRun
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.running.test_runner import Witness, rows
 from workers.machine.host import read_host
@@ -166,7 +167,7 @@ def reasons(found: Sequence[models.Trial]) -> list[str]:
 
 def verdict(database: Database, recorder: Recorder) -> tuple[str, float, int, str]:
     """Of the faster arm over all: verdict, ratio, rounds, and what is said beside it."""
-    result = judge_run(database, recorder.plan, recorder.run_id).result
+    result = judge_run(StoredRun.load(database, recorder.run_id)).result
     (found,) = (one for one in result.comparisons if one.prompt_class is None and one.turn is None)
     assert found.ratio is not None
     return found.verdict, found.ratio, found.rounds, "; ".join(reason.text for reason in found.reasons)
@@ -250,7 +251,7 @@ def test_by_a_rule_of_the_plan_they_leave_trials_out_up_to_the_limit_of_replays(
     assert complete_rounds(measured) == 0
     assert {reason.partition(":")[0] for reason in reasons(measured)} == {"cpu_others"}
     assert watcher.replays == 6 + 2
-    (found, *_) = judge_run(database, recorder.plan, recorder.run_id).result.comparisons
+    (found, *_) = judge_run(StoredRun.load(database, recorder.run_id)).result.comparisons
     assert (found.verdict, found.rounds) == ("underpowered", 0)
     assert found.included is not None
     assert found.included.rounds > 0

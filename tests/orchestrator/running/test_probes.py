@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from db import models
 from db.session import open_database, reading, transaction
-from orchestrator.judging import judge_run, measured_trials
+from orchestrator.judging import judge_run
 from orchestrator.meaning import findings
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights
@@ -21,6 +21,7 @@ from orchestrator.running.execution import run_recorded
 from orchestrator.running.probes import Prober, probe_run, store_bandwidth
 from orchestrator.running.questions import ArmWidth
 from orchestrator.running.recorder import Recorder, create_run
+from orchestrator.stored_run import StoredRun
 from tests.orchestrator.plans import OPEN_GATE, plan, prompt
 from tests.orchestrator.plans import arm as simulated_arm
 from tests.orchestrator.running.test_questions import answer
@@ -146,8 +147,8 @@ def test_a_servers_answers_are_told_again_and_judged(
     assert row.verdict == ("unknown" if control_is_a_server else "real")
     assert (row.rounding is None) == control_is_a_server
     run_id = recorder.run_id
-    judged, trials = judge_run(database, made, run_id).result, measured_trials(database, run_id)
-    losslessness = findings(database, made, run_id, trials=trials, result=judged).losslessness
+    stored = StoredRun.load(database, run_id)
+    losslessness = findings(stored, judge_run(stored).result).losslessness
     assert losslessness is not None
     (outcome,) = next(each for each in losslessness.arms if each.arm == "other").outcomes
     assert (outcome.compared_by, outcome.outcome) == ("text", "differs")

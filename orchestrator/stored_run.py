@@ -1,0 +1,86 @@
+"""A stored run as everything that judges or shows it reads it: the one way from the database to its rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import pandas as pd
+from sqlalchemy import Engine as Database
+
+from db import frames
+from orchestrator.plan import Plan
+from orchestrator.running.stored import frozen_plan
+
+_SAMPLER = ("temperature", "top_p", "top_k", "min_p")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRun:
+    """A run's plan and rows.
+
+    Each table is read once, when it is first asked for, so that all that one command says of a run under way is said of
+    the same rows. Tables are shared: a reader that changes one works on a copy.
+    """
+
+    database: Database = field(repr=False, compare=False)
+    run_id: str
+    plan: Plan  # the frozen one
+
+    @classmethod
+    def load(cls, database: Database, run_id: str) -> Self:
+        """The run with this id.
+
+        Raises:
+            RefusedError: its plan is not one that this version can read.
+        """
+        return cls(database=database, run_id=run_id, plan=frozen_plan(database, run_id))
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """One row per generation in time order: the columns of `trial_flat` and what else two arms must share.
+
+        These are `power_mode`, `sampler` (in words), and of the trial's environment `environment_id`,
+        `missing_reason` and `mlx_missing`; see `db.frames.environments`.
+        """
+        rows = frames.trials(self.database, self.run_id)
+        environments = frames.environments(self.database, self.run_id)
+        power_modes = frames.readings(self.database, self.run_id, "power_mode")
+        samplers = {arm.name: sampler_words(arm.sampling) for arm in self.plan.arms}
+        return rows.assign(
+            power_mode=rows["trial_id"].map(power_modes),
+            sampler=rows["arm"].map(samplers),
+            **{name: rows["trial_id"].map(environments[name]) for name in environments.columns},
+        )
+
+    @cached_property
+    def answers(self) -> pd.DataFrame:
+        """The generations of rounds and control runs with their texts and tokens; see `db.frames.answers`."""
+        return frames.answers(self.database, self.run_id)
+
+    @cached_property
+    def arms(self) -> pd.DataFrame:
+        """The arms, the control first, with what one of their tokens reads; see `db.frames.arms`."""
+        return frames.arms(self.database, self.run_id)
+
+    @cached_property
+    def divergences(self) -> pd.DataFrame:
+        """Where arms part from the control, as probed after the rounds; see `db.frames.divergences`."""
+        return frames.divergences(self.database, self.run_id)
+
+    @cached_property
+    def pass_times(self) -> pd.DataFrame:
+        """How long one pass takes, by its width; see `db.frames.pass_times`."""
+        return frames.pass_times(self.database, self.run_id)
+
+    @cached_property
+    def machine(self) -> pd.DataFrame:
+        """One row: the host and its memory's bandwidth; see `db.frames.machine`."""
+        return frames.machine(self.database, self.run_id)
+
+
+def sampler_words(sampling: Mapping[str, Any]) -> str:
+    """The sampler of an arm in words: equal words, equal samplers."""
+    if not sampling["temperature"]:
+        return "greedy"
+    return ", ".join(f"{name} {sampling[name]:g}" for name in _SAMPLER if name in sampling)
