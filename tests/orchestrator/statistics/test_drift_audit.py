@@ -11,7 +11,7 @@ from orchestrator.statistics.drift_audit import audit_by_drift
 from orchestrator.statistics.findings import AuditResult
 from orchestrator.statistics.unrandomised import PLACED, UNTIMED, explain_by_order
 
-from ..flat import typed
+from ..flat import ENVIRONMENT, typed
 from ..plans import arm, plan
 
 START = pd.Timestamp("2026-03-01T20:00:00Z")
@@ -19,7 +19,7 @@ START = pd.Timestamp("2026-03-01T20:00:00Z")
 
 def frame(*rows: dict[str, Any]) -> pd.DataFrame:
     """One trial a row, in their order, 10 minutes apart."""
-    base = {
+    base = ENVIRONMENT | {
         "kind": "measured",
         "round": None,
         "position": None,
@@ -36,7 +36,9 @@ def frame(*rows: dict[str, Any]) -> pd.DataFrame:
         "requested": False,
         "engaged": False,
         "useful": False,
+        "gate_state": None,
         "prompt_tokens": 30,
+        "cached_tokens": None,
         "completion_tokens": 64,
         "end_to_end_tps": None,
         "decode_tps": None,
@@ -149,7 +151,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
 def test_judging_takes_the_way_that_the_rows_say() -> None:
     rows = frame(row("a", 10), row("b", 30))
     assert not was_randomised(rows)
-    assert was_randomised(rows.drop(columns="randomised"))
+    assert was_randomised(rows.assign(randomised=True))
     (one,) = judge(rows, plan(arm("a"), arm("b", effect=2.0), metric="decode_tps")).comparisons
     assert one.verdict == "could_be_drift"
 
