@@ -26,7 +26,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from workers.http.answer import Answer
-from workers.http.client import Client, Reply
+from workers.http.client import Client
+from workers.http.reply import Reply
 
 
 def chunk(text: str | None, finish: str | None = None) -> bytes:

@@ -12,7 +12,7 @@ from workers.engines.server_common import TEXT_PATH
 from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.http.answer import Answer
-from workers.http.client import Reply
+from workers.http.reply import Reply
 from workers.protocol import Retell, Retold, Scored, ScoreTokens, TokenScore
 from workers.supervision.server_process import HOST, ServerSpec
 

@@ -20,7 +20,8 @@ from workers.engines.server_common import key_from
 from workers.engines.server_launch import LaunchedEngine, Widths, installed_versions, served_folder
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
-from workers.http.client import Client, Timeouts
+from workers.http.client import Client
+from workers.http.watchdog import Timeouts
 from workers.supervision.server_process import ServerSpec
 
 _DISTRIBUTIONS = ("omlx", "flyto-mlx")

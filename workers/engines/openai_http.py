@@ -15,7 +15,8 @@ from workers.catalogue.signs import CatalogueError, read
 from workers.engines.base import LoadInfo, TurnRequest, parse_settings
 from workers.engines.server_common import ServerEngine, key_from, load_preset
 from workers.errors import EngineError, FaultKind
-from workers.http.client import Client, Timeouts
+from workers.http.client import Client
+from workers.http.watchdog import Timeouts
 from workers.supervision.server_process import ServerLog, ServerProcess, ServerSpec
 
 

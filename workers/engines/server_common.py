@@ -25,7 +25,8 @@ from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, pars
 from workers.engines.mlx_common import Sampling
 from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify_text
 from workers.http.answer import Answer
-from workers.http.client import Client, Reply, StatusError, TooLate
+from workers.http.client import Client, StatusError, TooLate
+from workers.http.reply import Reply
 from workers.http.tokens import APPORTIONED, apportion
 from workers.masking import KNOWN
 from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses

@@ -28,7 +28,8 @@ from workers.engines.mlx_loading import obtain_folder
 from workers.engines.server_common import ServerEngine, load_preset
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
-from workers.http.client import Client, StatusError, Timeouts
+from workers.http.client import Client, StatusError
+from workers.http.watchdog import Timeouts
 from workers.protocol import Served
 from workers.supervision import served_versions
 from workers.supervision.server_process import HOST, ServerLog, ServerProcess, ServerSpec, free_port

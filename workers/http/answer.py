@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workers.errors import EngineError, FaultKind, classify_text
-from workers.http.reading import read_json
+from workers.http.json_text import read_json
 from workers.http.sse import Event
 from workers.wellformed import well_formed, well_formed_json
 

@@ -1,17 +1,11 @@
-"""The HTTP client. The one module that imports the HTTP package.
+"""The HTTP client; the only module that imports the HTTP package.
 
-A streamed request has four deadlines, each its own fault: to connect, until the first token (whatever else comes before
-it: a role, a keep-alive), between two tokens, and for the whole. The HTTP package knows a time-out for each read only,
-which a server that keeps a silent connection alive never reaches; so a watchdog thread ends the connection when a
-deadline passes. It sleeps until then and costs the reading nothing. Every other request has one deadline for the whole
-and a limit to its size.
+A streamed request has four deadlines, each a fault of its own: to connect, until the first token (whatever else arrives
+before it, such as a role or a keep-alive), between two tokens, and for the whole answer; see `workers.http.watchdog`.
+Every other request has one deadline for the whole and a limit to its size.
 """
 
-import contextlib
-import socket
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -20,29 +14,17 @@ from urllib.parse import urlsplit
 import httpx
 
 from workers.errors import EngineError, FaultKind
-from workers.http.answer import Answer, error_in, kind_of
-from workers.http.reading import read_json
-from workers.http.sse import Event, SseError, SseParser
+from workers.http.answer import error_in, kind_of
+from workers.http.json_text import read_json
+from workers.http.reply import Reply, limited, ticks
+from workers.http.sse import SseError, SseParser
+from workers.http.watchdog import Alarm, Connection, Timeouts, Watchdog
 from workers.masking import KNOWN, mask
 from workers.stopwatch import Clock
 from workers.wellformed import well_formed_json
 
 MAX_BODY_BYTES = 8 * 2**20  # of an answer in one piece: metrics, statistics, an error
-MAX_STREAM_BYTES = 128 * 2**20  # 100,000 tokens of a wordy server take about 40 MB
-_AFTER_DONE_S = 1.0  # how long the end of the stream may take once it said [DONE]
-_AFTER_FINISH_S = 10.0  # how long the usage and [DONE] may take once the answer has ended
 _SHOWN = 300
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
-    """In seconds."""
-
-    connect_s: float = 10.0
-    first_token_s: float = 600.0
-    idle_s: float = 60.0
-    total_s: float = 24 * 3600.0  # of a streamed answer; a run's own deadline comes earlier
-    query_s: float = 10.0  # for everything that is no generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,27 +43,9 @@ class Fetched:
         """The body's value, every string well formed.
 
         Raises:
-            ValueError: not JSON, or none that can be relied on; see `workers.http.reading`.
+            ValueError: not JSON, or none that can be relied on; see `workers.http.json_text`.
         """
         return well_formed_json(read_json(self.text))
-
-
-@dataclass(slots=True)
-class Reply:
-    """One streamed answer with the stamps that the stopwatch does not take.
-
-    Attributes:
-        started_ns, first_byte_ns, first_visible_ns: by the clock that the caller gave; None: it never came.
-    """
-
-    answer: Answer
-    started_ns: int = 0
-    first_byte_ns: int | None = None
-    first_visible_ns: int | None = None
-
-    def since_start_us(self, stamp_ns: int | None) -> int | None:
-        """A stamp of this reply in microseconds since its start."""
-        return None if stamp_ns is None else (stamp_ns - self.started_ns + 500) // 1000
 
 
 class Client:
@@ -107,7 +71,7 @@ class Client:
             timeout=httpx.Timeout(self.timeouts.query_s, connect=self.timeouts.connect_s),
             trust_env=False,
         )
-        self._connection = _Connection()
+        self._connection = Connection()
 
     def stream(self, path: str, body: bytes, reply: Reply, clock: Clock) -> Iterator[None]:
         """Send a prepared request; one tick each time that text of any channel, or the end, has come.
@@ -116,7 +80,7 @@ class Client:
             EngineError: with what had come before it as a note; a partial answer is never a whole one.
         """
         answer = reply.answer
-        watchdog = _Watchdog(self._connection, self.timeouts)
+        watchdog = Watchdog(self._connection, self.timeouts)
         reply.started_ns = clock()
         with watchdog:
             try:
@@ -190,7 +154,7 @@ class Client:
         problem: Exception | None = None
         try:
             with (
-                _Alarm(self._connection, whole_s) as alarm,
+                Alarm(self._connection, whole_s) as alarm,
                 self._http.stream(
                     method, path, json=body, timeout=timeout, extensions={"trace": self._connection.trace}
                 ) as response,
@@ -206,7 +170,7 @@ class Client:
             raise Unreachable(f"{self.url}{path}: {_words(problem)}", remedy=_remedy(problem)) from problem
         return found
 
-    def _read(self, path: str, body: bytes, reply: Reply, clock: Clock, watchdog: "_Watchdog") -> Iterator[None]:
+    def _read(self, path: str, body: bytes, reply: Reply, clock: Clock, watchdog: Watchdog) -> Iterator[None]:
         answer, parser = reply.answer, SseParser()
         with self._http.stream(
             "POST",
@@ -217,14 +181,14 @@ class Client:
             extensions={"trace": self._connection.trace},
         ) as response:
             self._require_stream(response)
-            for chunk in _limited(response.iter_raw()):
+            for chunk in limited(response.iter_raw()):
                 if reply.first_byte_ns is None:
                     reply.first_byte_ns = clock()
                 if not answer.done:  # then only the end is waited for, so that the server sees no hang-up
-                    yield from _ticks(parser.feed(chunk), reply, clock, watchdog)
+                    yield from ticks(parser.feed(chunk), reply, clock, watchdog)
                     watchdog.ending(answer)
             if watchdog.fault is None:  # else the end is our own doing, and what is pending is no event
-                yield from _ticks(parser.close(), reply, clock, watchdog)
+                yield from ticks(parser.close(), reply, clock, watchdog)
 
     def _require_stream(self, response: httpx.Response) -> None:
         """A status of 200 and an event stream.
@@ -272,123 +236,6 @@ class StatusError(EngineError):
         self.status = status
 
 
-class _Connection:
-    """The socket of the client's newest connection, as the HTTP package tells it."""
-
-    def __init__(self) -> None:
-        self._stream: Any = None
-        self.ends: set[tuple[str, int]] = set()  # our own address and port of every connection so far
-
-    def trace(self, event: str, details: Mapping[str, Any]) -> None:
-        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-            self._stream = details["return_value"]
-            self._remember_end()
-
-    def _remember_end(self) -> None:
-        found = self._stream.get_extra_info("socket")
-        if isinstance(found, socket.socket):
-            with contextlib.suppress(OSError):  # it ended by itself
-                self.ends.add(found.getsockname()[:2])
-
-    def shut(self) -> None:
-        """End it: a read that waits returns at once."""
-        found = None if self._stream is None else self._stream.get_extra_info("socket")
-        if isinstance(found, socket.socket):
-            with contextlib.suppress(OSError):  # it ended by itself
-                found.shutdown(socket.SHUT_RDWR)
-
-
-class _Alarm:
-    """Ends the connection when a request has taken too long."""
-
-    def __init__(self, connection: _Connection, limit_s: float) -> None:
-        self._connection = connection
-        self._timer = threading.Timer(limit_s, self._ring)
-        self._timer.daemon = True
-        self.rang = False
-
-    def _ring(self) -> None:
-        self.rang = True
-        self._connection.shut()
-
-    def __enter__(self) -> Self:
-        self._timer.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._timer.cancel()
-
-
-class _Watchdog:
-    """Ends the connection when a deadline passes, and says which.
-
-    A deadline moves with each token. Once the answer has ended, nothing that the server sends moves it any more.
-    """
-
-    def __init__(self, connection: _Connection, timeouts: Timeouts) -> None:
-        self._connection = connection
-        self._timeouts = timeouts
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="http-watchdog", daemon=True)
-        self._begun = self._since = time.monotonic()
-        self._tokens = False
-        self._left_s: float | None = None  # for the stream's end, once the answer has ended
-        self.fault: FaultKind | None = None
-        self.words = ""
-
-    def progress(self) -> None:
-        """A token has come."""
-        self._tokens = True
-        if self._left_s is None:
-            self._since = time.monotonic()
-
-    def ending(self, answer: Answer) -> None:
-        """What is left once the answer has ended: the usage and [DONE], then the stream's end."""
-        left_s = _AFTER_DONE_S if answer.done else _AFTER_FINISH_S if answer.whole else None
-        if left_s != self._left_s:
-            self._since, self._left_s = time.monotonic(), left_s
-
-    def __enter__(self) -> Self:
-        self._begun = self._since = time.monotonic()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _limit_s(self) -> float:
-        limits = self._timeouts
-        limit_s = limits.idle_s if self._tokens else limits.first_token_s
-        return limit_s if self._left_s is None else min(limit_s, self._left_s)
-
-    def _watch(self) -> None:
-        # The limit may shrink once tokens come, so the sleep is never longer than the shortest of them.
-        limits = self._timeouts
-        nap_s = min(limits.idle_s, limits.first_token_s, _AFTER_DONE_S)
-        while True:
-            now = time.monotonic()
-            whole_s = self._begun + limits.total_s - now
-            left_s = min(self._since + self._limit_s() - now, whole_s)
-            if left_s <= 0:
-                break
-            if self._over.wait(min(left_s, nap_s)):
-                return
-        self.fault, self.words = self._missed(whole_s)
-        self._connection.shut()
-
-    def _missed(self, whole_s: float) -> tuple[FaultKind, str]:
-        if whole_s <= 0:
-            return FaultKind.too_long, f"no whole answer within {self._timeouts.total_s:g} s"
-        if self._tokens:
-            return FaultKind.hung_inter_token, f"no token for {self._timeouts.idle_s:g} s"
-        return FaultKind.hung_first_token, f"no first token within {self._timeouts.first_token_s:g} s"
-
-
 def _can_be_asked(url: str) -> bool:
     """Whether it is http or https, with a host, a port and characters that the HTTP package takes as such."""
     try:
@@ -420,27 +267,6 @@ _STATUS_REMEDIES = {
     404: "check engine.url and engine.model",
     405: "check engine.url",
 }
-
-
-def _limited(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    received = 0
-    for chunk in chunks:
-        received += len(chunk)
-        if received > MAX_STREAM_BYTES:
-            raise SseError(f"a stream of more than {MAX_STREAM_BYTES // 2**20} MiB")
-        yield chunk
-
-
-def _ticks(events: Sequence[Event], reply: Reply, clock: Clock, watchdog: _Watchdog) -> Iterator[None]:
-    """Take events until the answer is done; one tick for each that brings text or the end."""
-    for event in events:
-        if reply.answer.done:
-            return
-        if reply.answer.take(event):
-            if reply.first_visible_ns is None and reply.answer.text:
-                reply.first_visible_ns = clock()
-            watchdog.progress()
-            yield
 
 
 def _held(response: httpx.Response, where: str) -> bytes:

@@ -16,7 +16,7 @@ def url() -> Iterator[str]:
 
 @pytest.mark.parametrize("name", LIES)
 def test_no_lie_gets_by(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.http.client._AFTER_DONE_S", 0.1)
-    monkeypatch.setattr("workers.http.client._AFTER_FINISH_S", 0.3)
+    monkeypatch.setattr("workers.http.watchdog._AFTER_DONE_S", 0.1)
+    monkeypatch.setattr("workers.http.watchdog._AFTER_FINISH_S", 0.3)
     found = become_of(url, name)
     assert found.outcome in answers_to(name), found.words

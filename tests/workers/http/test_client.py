@@ -16,11 +16,14 @@ from hypothesis import strategies as st
 
 from workers.errors import EngineError, FaultKind
 from workers.http import client as client_module
+from workers.http import watchdog
 from workers.http.answer import Answer, error_in
-from workers.http.client import Client, Reply, Timeouts, Unreachable, checked_url
-from workers.http.reading import read_json
+from workers.http.client import Client, Unreachable, checked_url
+from workers.http.json_text import read_json
+from workers.http.reply import Reply
 from workers.http.sse import Event
 from workers.http.tokens import APPORTIONED, ONE_EACH, apportion
+from workers.http.watchdog import Timeouts
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
@@ -176,7 +179,7 @@ def test_every_byte_on_its_own_gives_the_same_answer(serve: Callable[..., Server
 def test_what_comes_after_done_is_neither_read_nor_waited_for(
     serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, after: bytes
 ) -> None:
-    monkeypatch.setattr(client_module, "_AFTER_DONE_S", 0.1)
+    monkeypatch.setattr(watchdog, "_AFTER_DONE_S", 0.1)
     after_done = [step for _ in range(ENDLESS) for step in (after, 0.01)]
     server = serve([HEAD, piece(content="a"), finish(), usage(1), DONE, *after_done])
     reply, ticks = ask(server)
@@ -187,7 +190,7 @@ def test_what_comes_after_done_is_neither_read_nor_waited_for(
 def test_a_stream_that_stays_open_after_its_answer_gives_that_answer(
     serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "_AFTER_FINISH_S", 0.1)
+    monkeypatch.setattr(watchdog, "_AFTER_FINISH_S", 0.1)
     beats = [step for _ in range(ENDLESS) for step in (b": beat\n\n", 0.01)]
     server = serve([HEAD, piece(content="a"), finish(), usage(1), *beats])
     reply, _ = ask(server)
