@@ -42,7 +42,7 @@ def test_every_key_is_explained() -> None:
 def test_every_code_of_a_contradiction_is_explained() -> None:
     explained = {name for row in rows("## Contradictions") for name in coded(row[0])}
     (measures,) = (ROOT / "orchestrator").rglob("measures.py")
-    sources = (measures, ROOT / "workers" / "engines" / "server_common.py", ROOT / "workers" / "counts.py")
+    sources = (measures, ROOT / "workers" / "counts.py", *(ROOT / "workers" / "engines").glob("server*.py"))
     sources += (measures.with_name("delivery.py"),)
     source = "".join(path.read_text() for path in sources)
     told = re.findall(r'(?:(?:found|flags)\.append\(|^ +yield )"(\w+)"', source, flags=re.MULTILINE)

@@ -8,8 +8,8 @@ from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.mlx_probes import CONTEXT_TOKENS
-from workers.engines.server_common import TEXT_PATH
 from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
+from workers.engines.server_request import TEXT_PATH
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.http.answer import Answer
 from workers.http.reply import Reply

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
-from workers.engines.server_common import key_from
 from workers.engines.server_launch import LaunchedEngine, Widths, installed_versions, served_folder
+from workers.engines.server_request import key_from
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
 from workers.http.client import Client

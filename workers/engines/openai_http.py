@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.catalogue.signs import CatalogueError, read
+from workers.catalogue.signs import CatalogueError, Preset, read
 from workers.engines.base import LoadInfo, TurnRequest, parse_settings
-from workers.engines.server_common import ServerEngine, key_from, load_preset
+from workers.engines.server import ServerEngine
+from workers.engines.server_request import key_from
+from workers.engines.server_signs import load_preset
 from workers.errors import EngineError, FaultKind
 from workers.http.client import Client
 from workers.http.watchdog import Timeouts
@@ -50,19 +52,20 @@ class OpenaiHttp(ServerEngine):
         own = parse_settings(Settings, self.settings, engine="openai_http")
         self._own = own
         self.mechanism = own.mechanism
-        self._preset = _preset(own)
-        self._open_log(own)
+        preset = _preset(own)
+        log, log_start = self._open_log(own)
         if own.tokenizer is not None:
             folder = Path(own.tokenizer).expanduser()
             if not folder.is_dir():
                 raise EngineError(FaultKind.checkpoint_missing, f"engine.tokenizer {folder} is no folder")
             self._use_tokenizer(folder)
-        self._client = Client(
+        client = Client(
             own.url,
             api_key=key_from(own.api_key_env),
             timeouts=Timeouts(first_token_s=own.first_token_s, idle_s=own.idle_s),
         )
-        self.model = own.model or self._only_model(self._client)
+        self._connect(client, preset, log, log_start)
+        self.model = own.model or self._only_model(client)
         first = self._complete_once()
         fingerprint = first.response.get("system_fingerprint")
         self.server_version = str(fingerprint) if fingerprint else None
@@ -73,7 +76,7 @@ class OpenaiHttp(ServerEngine):
             engine_setting={} if own.block_size is None else {"block_size": own.block_size},
             engine_version=self.server_version,
             served=self._served(first),
-            notes=[f"attached to {self._client.url}: what it does outside these requests is unknown"],
+            notes=[f"attached to {client.url}: what it does outside these requests is unknown"],
         )
 
     def _require_server(self) -> None:
@@ -82,7 +85,7 @@ class OpenaiHttp(ServerEngine):
 
     def _extra_body(self, request: TurnRequest) -> Mapping[str, Any]:
         asked = {"ignore_eos": True} if self._sampling.ignore_eos else {}
-        afresh = self._preset.afresh(turn=request.turn, conversation=self._conversation)
+        afresh = self._signs().preset.afresh(turn=request.turn, conversation=self._conversation)
         return asked | afresh | dict(self._own.body)
 
     def start_conversation(self) -> None:
@@ -95,7 +98,8 @@ class OpenaiHttp(ServerEngine):
         if printer is not None:
             printer.stop()
 
-    def _open_log(self, own: Settings) -> None:
+    def _open_log(self, own: Settings) -> tuple[ServerLog | None, int]:
+        """The log, and where it ends now."""
         if own.log_file is not None and own.log_command is not None:
             raise EngineError(
                 FaultKind.unsupported_setting, "engine.log_file and engine.log_command exclude each other"
@@ -103,13 +107,14 @@ class OpenaiHttp(ServerEngine):
         if own.log_command is not None:
             spec = ServerSpec(title=f"log command {own.log_command}", command=shlex.split(own.log_command), port=0)
             self._printer = ServerProcess(spec)
-            self._log, self._log_start = self._printer.log, self._printer.log_start
-        elif own.log_file is not None:
+            return self._printer.log, self._printer.log_start
+        if own.log_file is not None:
             path = Path(own.log_file).expanduser()
             if not path.is_file():
                 raise EngineError(FaultKind.unsupported_setting, f"engine.log_file {path} is no file")
-            self._log = ServerLog(path)
-            self._log_start = self._log.mark()
+            log = ServerLog(path)
+            return log, log.mark()
+        return None, 0
 
     def _only_model(self, client: Client) -> str:
         body = client.get_json("/v1/models")
@@ -124,7 +129,7 @@ class OpenaiHttp(ServerEngine):
         return names[0]
 
 
-def _preset(own: Settings) -> Any:
+def _preset(own: Settings) -> Preset:
     if not own.evidence:
         return load_preset(own.preset)
     if own.preset != "none":

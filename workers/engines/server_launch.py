@@ -25,7 +25,8 @@ import psutil
 from workers.catalogue.evidence import explain
 from workers.engines.base import LoadInfo
 from workers.engines.mlx_loading import obtain_folder
-from workers.engines.server_common import ServerEngine, load_preset
+from workers.engines.server import ServerEngine
+from workers.engines.server_signs import load_preset
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
 from workers.http.client import Client, StatusError
@@ -100,14 +101,13 @@ class LaunchedEngine(ServerEngine):
 
     def _open(self) -> LoadInfo:
         own = self._settings()
-        self._preset = load_preset(self.preset_name)
         if own.attach is not None:
             self.knows_plain = False
-            self._log = None if own.log_file is None else ServerLog(Path(own.log_file))
-            self._log_start = 0 if self._log is None else self._log.mark()
-            self._client = self._connected_to(own.attach)
+            log = None if own.log_file is None else ServerLog(Path(own.log_file))
+            client = self._connected_to(own.attach)
+            self._connect(client, load_preset(self.preset_name), log, 0 if log is None else log.mark())
             notes = [
-                f"attached to {self._client.url}: what it does outside these requests is unknown",
+                f"attached to {client.url}: what it does outside these requests is unknown",
                 "its versions, draft and settings are its own; of engine.*, what a launch would set is not applied",
             ]
         else:
@@ -140,7 +140,7 @@ class LaunchedEngine(ServerEngine):
         spec = self._process.spec
         found = served_versions.of_command(spec.command, spec.environment)
         if found.reason:
-            told = served_versions.of_processes(self._port_watch().pids())
+            told = served_versions.of_processes(self._signs().port.pids())
             found = replace(told, reason=f"{found.reason}; {told.reason}") if told.reason else told
         return served_versions.completed(found, served_versions.of_answer(first.response))
 
@@ -163,8 +163,8 @@ class LaunchedEngine(ServerEngine):
         port = free_port()
         spec = self._command(port, Path(self._folder.name))
         self._process = ServerProcess(spec)
-        self._log, self._log_start = self._process.log, self._process.log_start
-        self._client = self._connected_to(f"http://{HOST}:{port}")
+        client = self._connected_to(f"http://{HOST}:{port}")
+        self._connect(client, load_preset(self.preset_name), self._process.log, self._process.log_start)
 
     def _first_answer(self, ready_s: float) -> Answer:
         """Wait until it listens, see that it is the one that was launched, and let it answer once."""
@@ -179,14 +179,14 @@ class LaunchedEngine(ServerEngine):
                 return self._complete_once()
             except StatusError as error:
                 if error.status not in _NOT_READY:
-                    raise self._with_cause(error, self._log_start) from error
+                    raise self._signs().with_cause(error, self._signs().log_start) from error
                 self._wait_or_give_up(deadline, ready_s, str(error))
 
     def _raise_what_the_log_says(self) -> None:
         """A server may print why its mechanism failed to load, and then neither serve nor end."""
-        if self.mechanism is None or self._log is None:
+        if self.mechanism is None:
             return
-        why = explain(self._preset, self._log.lines_since(self._log_start), mechanism=self.mechanism)
+        why = explain(self._signs().preset, self._signs().log_since_start(), mechanism=self.mechanism)
         if why is not None:
             raise EngineError(
                 FaultKind.load_failed,
@@ -196,7 +196,7 @@ class LaunchedEngine(ServerEngine):
 
     def _wait_or_give_up(self, deadline: float, ready_s: float, why: str) -> None:
         if time.monotonic() >= deadline:
-            fault = None if self._log is None else last_fault(self._log.lines_since(self._log_start))
+            fault = last_fault(self._signs().log_since_start())
             said = "" if fault is None else f"; the last fault in its log: {fault}"
             raise EngineError(
                 FaultKind.hung_load,
