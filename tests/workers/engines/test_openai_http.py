@@ -141,7 +141,7 @@ def test_the_key_is_read_from_the_environment_and_never_shown(
     assert "sk-123" not in f"{info} {attached.settings}"
     with pytest.raises(EngineError, match="no variable OTHER"):
         engine(url, api_key_env="OTHER").load()
-    with pytest.raises(EngineError, match="is no variable's name") as refused:
+    with pytest.raises(EngineError, match="is not the name of a variable") as refused:
         engine(url, api_key_env="sk-proj/abc").load()
     assert "sk-proj" not in str(refused.value)
 
