@@ -7,11 +7,13 @@ memory. What is taken is shown by every command, for a share of the files. The k
     columns   each column, each wrong type     json    one value inside a JSON column, the plan rehashed
     numbers   a value of the column's type     rows    rows that are missing
     database  bytes of the database            archive bytes of the file
+    results   one value in another tool's JSON bytes   bytes of another tool's file
 
 Exit code 1: a traceback, a message of several lines, a command over 10 s of CPU, over 500 MB, or an unsound database.
 """
 
 import argparse
+import json
 import os
 import random
 import resource
@@ -20,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from db.models import Base
@@ -33,6 +36,7 @@ from tests.mutated import (
     every_column,
     flip,
     make_genuine,
+    mutate_json,
     set_value,
 )
 
@@ -45,11 +49,21 @@ _NUMBERS = [
     for each in table.columns
     if any(word in str(each.type) for word in ("BIGINT", "DOUBLE", "BOOLEAN"))
 ]
-Made = tuple[str, Callable[[], bytes]]
+_RESULTS = sorted((Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "foreign").glob("*.json*"))
+Made = tuple[str, str, Callable[[], bytes]]
 
 
 def files(genuine: Genuine, scratch: Path, chance: random.Random) -> Iterator[Made]:
-    """(kind, the file's bytes), without end."""
+    """(kind, the file's name, the file's bytes), without end."""
+    exports, results = _exports(genuine, scratch, chance), _results(chance)
+    while True:
+        for _ in range(8):
+            kind, make = next(exports)
+            yield kind, "their.interlace", make
+        yield next(results)
+
+
+def _exports(genuine: Genuine, scratch: Path, chance: random.Random) -> Iterator[tuple[str, Callable[[], bytes]]]:
     whole = genuine.packed(genuine.content)
     columns = list(every_column())
     while True:
@@ -65,6 +79,30 @@ def files(genuine: Genuine, scratch: Path, chance: random.Random) -> Iterator[Ma
             yield "archive", lambda: flip(whole, chance)
 
 
+def _results(chance: random.Random) -> Iterator[Made]:
+    """Files of other tools, of which one value or some bytes were changed."""
+    while True:
+        file = chance.choice(_RESULTS)
+        yield "bytes", file.name, lambda file=file: flip(file.read_bytes(), chance)
+        for _ in range(3):
+            file = chance.choice(_RESULTS)
+            yield "results", file.name, lambda file=file: _changed_result(file.read_text(), chance)
+
+
+def _changed_result(text: str, chance: random.Random) -> bytes:
+    """The same file with one or two values changed; a file of lines has one line changed."""
+    try:
+        json.loads(text)
+        lines = [text]
+    except ValueError:
+        lines = text.splitlines()
+    place = chance.randrange(len(lines))
+    for _ in range(chance.choice([1, 1, 2])):
+        with suppress(ValueError):  # a file that another tool left cut off
+            lines[place] = mutate_json(lines[place], chance)
+    return "\n".join(lines).encode()
+
+
 def main() -> int:
     asked = _arguments()
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))
@@ -75,18 +113,18 @@ def main() -> int:
     desk = Desk(genuine, folder)
     tried, taken, shown, problems = Counter[str](), Counter[str](), 0, []
     slowest_s, ends_at = 0.0, time.monotonic() + asked.seconds
-    for kind, make in files(genuine, folder / "scratch.db", chance):
+    for kind, name, make in files(genuine, folder / "scratch.db", chance):
         if sum(tried.values()) >= asked.files or time.monotonic() > ends_at:
             break
         packed = make()
         thorough = chance.random() < asked.shown
-        found = desk.attempt(packed, thorough=thorough)
+        found = desk.attempt(packed, thorough=thorough, name=name)
         tried[kind] += 1
         taken[kind] += found.taken
         shown += found.taken and thorough
         slowest_s = max(slowest_s, found.slowest_s)
         if found.problems or found.slowest_s > LONGEST_S:
-            kept = folder / f"problem-{len(problems)}.interlace"
+            kept = folder / f"problem-{len(problems)}-{name}"
             kept.write_bytes(packed)
             problems.append(f"{kept} ({kind}, {found.slowest_s:.1f} s): {'; '.join(found.problems)}")
             sys.stdout.write(f"{problems[-1]}\n")

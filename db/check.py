@@ -82,7 +82,7 @@ def _damage(version: Version) -> list[str]:
                 damage = [f"damaged: {row}" for row in rows if row != "ok"]
                 return damage + [broken_reference(row) for row in connection.execute("PRAGMA foreign_key_check")]
         except (SchemaError, sqlite3.DataError) as error:
-            return [f"not checked to the end: {error}"]
+            return [f"not checked to the end: {in_one_line(error)}"]
 
 
 def _changes(version: Version) -> list[str]:

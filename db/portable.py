@@ -26,7 +26,7 @@ from typing import Any
 from db.arrival import PlanReader, any_plan
 from db.backup import deliver, refuse_in_the_way
 from db.engine import BUSY_TIMEOUT_S, compact_json
-from db.errors import TransferError, storage_errors
+from db.errors import TransferError, in_one_line, storage_errors
 from db.json_guard import read_json
 from db.merge import Merged, merge_staged
 from db.migrate import Version, current, refuse_all_but_current, upgrade
@@ -205,7 +205,7 @@ def _clear_errors(file: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise TransferError(f"{file}: no such file") from error
     except _BROKEN_ARCHIVE as error:
-        why = str(error).strip("'\"")
+        why = in_one_line(error).strip("'\"")
         raise TransferError(f"{file}: not a whole export ({why}); transfer it again, or export it anew") from error
     except OSError as error:
         raise TransferError(f"{file}: cannot be read ({error.strerror or error})") from error

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 from db.engine import connect_readonly
-from db.errors import LocationError, QueryError, storage_error
+from db.errors import LocationError, QueryError, in_one_line, storage_error
 from db.location import check_disk, check_file, database_path
 from db.render import write_result
 from db.result import QueryResult
@@ -55,7 +55,7 @@ def run_query(url: str, sql: str, params: Mapping[str, Parameter] | None = None)
             connection.set_authorizer(_authorize)
             return _fetch(connection, sql, _values(connection, sql, params or {}), known)
     except sqlite3.Error as error:
-        raise storage_error(error, str(path)) or QueryError(f"{path}: {error}") from error
+        raise storage_error(error, str(path)) or QueryError(f"{path}: {in_one_line(error)}") from error
 
 
 def parse_parameters(pairs: Sequence[str]) -> dict[str, Parameter]:

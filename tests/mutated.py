@@ -4,6 +4,7 @@ A mutation changes one value (every column, each wrong type), the text of a JSON
 comes of it is either one clear line, or a run that every command shows.
 """
 
+import asyncio
 import hashlib
 import io
 import json
@@ -20,12 +21,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import httpx
 from click.testing import CliRunner, Result
 
 from db.check import check
 from db.models import Base
+from db.stored_queries import stored_queries
 from db.tables import STAYS
 from orchestrator.cli import cli
+from orchestrator.explore.guard import Guard
+from orchestrator.explore.serving import build
 
 Change = Callable[[sqlite3.Connection], object]
 
@@ -231,13 +236,13 @@ class Desk:
         self.genuine, self.folder, self.db = genuine, folder, folder / "ours.db"
         self.times: list[float] = []
 
-    def attempt(self, packed: bytes, *, thorough: bool = True) -> Outcome:
-        """Import a file, then ask what was taken by every command."""
+    def attempt(self, packed: bytes, *, thorough: bool = True, name: str = "their.interlace") -> Outcome:
+        """Import a file of this name, then ask what was taken by every command."""
         self.times = []
         for path in self.folder.glob("ours.db*"):
             path.unlink()
         shutil.copyfile(self.genuine.database, self.db)
-        file = self.folder / "their.interlace"
+        file = self.folder / name
         file.write_bytes(packed)
         imported = self.run("db", "import", str(file))
         problems = list(_problems("db import", imported))
@@ -253,25 +258,42 @@ class Desk:
             return [str(row[0]) for row in connection.execute("SELECT id FROM run ORDER BY arrived_at IS NULL")]
 
     def _shown(self, ids: list[str]) -> Iterator[str]:
-        theirs = ids[0]
-        for arguments in (
+        theirs, tables = ids[0], ("trial_flat", "run", "arm", "round", "host", "telemetry", "generation")
+        for arguments in (  # these answer, whatever was taken in
             ["status"],
             ["queue", "list"],
             ["history"],
             ["history", "--metric", "decode_tps", "--simulated"],
+            ["db", "export", theirs, "-o", "again.interlace", "--force"],
+            ["query", "SELECT * FROM verdict_flat"],
+            ["query", "SELECT sum(decode_tps), sum(completion_tokens), sum(prompt_tokens) FROM trial_flat"],
+            *(["query", f'SELECT * FROM "{table}" LIMIT 100', "--format", "json"] for table in tables),
+            ["db", "check"],
+        ):
+            yield from _problems(" ".join(arguments[:2]), self.run(*arguments), refused=False)
+        for arguments in (  # these answer, or say in one line why they do not
             ["audit", theirs],
             ["audit", theirs, "--format", "json"],
             ["audit", theirs, "--format", "markdown"],
             ["compare", theirs, ids[-1]],
             ["report", theirs, "-o", "page.html", "--markdown", "page.md"],
-            ["db", "export", theirs, "-o", "again.interlace", "--force"],
-            ["query", "SELECT * FROM trial_flat"],
-            ["query", "SELECT * FROM verdict_flat", "--format", "json"],
-            ["query", "SELECT sum(decode_tps), sum(completion_tokens), sum(prompt_tokens) FROM trial_flat"],
-            *(["query", f'SELECT * FROM "{table}"'] for table in ("run", "arm", "round", "host", "telemetry")),
-            ["db", "check"],
         ):
-            yield from _problems(" ".join(arguments[:2]), self.run(*arguments))
+            yield from _problems(arguments[0], self.run(*arguments))
+        for arguments in (["resume", theirs], ["run", "--from", theirs]):  # these execute nothing
+            yield from _problems(arguments[0], self.run(*arguments), answered=False)
+        yield from self._explored(theirs)
+
+    def _explored(self, run_id: str) -> list[str]:
+        """Pages of the explorer that are no page; each stored query is one of them."""
+        began = time.process_time()
+        queries = stored_queries(str(self.db))
+        pages = [f"/interlace/{query.name}?run={run_id}" for query in queries]
+        pages += [f"/interlace/{name}{kind}" for name in ("trial_flat", "run", "generation") for kind in ("", ".json")]
+        application = build(queries, self.db)
+        try:
+            return asyncio.run(_refused_pages(application, ["/interlace", *pages]))
+        finally:
+            self.times.append((time.process_time() - began) / len(pages))
 
     def run(self, *arguments: str) -> Result:
         began = time.process_time()
@@ -281,11 +303,25 @@ class Desk:
             self.times.append(time.process_time() - began)
 
 
-def _problems(command: str, result: Result) -> Iterator[str]:
+async def _refused_pages(application: Guard, pages: list[str]) -> list[str]:
+    transport = httpx.ASGITransport(application)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", follow_redirects=True) as client:
+        answers = [(page, await client.get(page)) for page in pages]
+    return [f"explore: {page}: {answer.status_code}" for page, answer in answers if answer.status_code != 200]
+
+
+def _problems(command: str, result: Result, *, refused: bool = True, answered: bool = True) -> Iterator[str]:
+    """What of a command's answer is wrong.
+
+    Args:
+        refused: it may refuse, in one line.
+        answered: it may do what it was asked for.
+    """
     error = result.exception
     if error is None:
-        return
-    if not hasattr(error, "exit_code"):
+        if not answered:
+            yield f"{command}: was not refused"
+    elif not hasattr(error, "exit_code"):
         yield f"{command}: {type(error).__name__}: {str(error)[:300]}"
-    elif len(str(error).splitlines()) != 1 or len(str(error)) > 1_000:
-        yield f"{command}: not one line: {str(error)[:300]!r}"
+    elif not refused or len(str(error).splitlines()) != 1 or len(str(error)) > 1_000:
+        yield f"{command}: refused, or not in one line: {str(error)[:300]!r}"

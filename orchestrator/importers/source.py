@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from db.errors import in_one_line
 from orchestrator.errors import InputError
 from orchestrator.importers.foreign_run import ForeignResults
 from orchestrator.importers.formats import choose_format
@@ -64,7 +65,7 @@ def read_results(file: Path, choices: Choices) -> tuple[Source, ForeignResults]:
         RecursionError,
         OSError,
     ) as error:
-        why = f"{type(error).__name__}: {error}"
+        why = in_one_line(f"{type(error).__name__}: {error}")
         raise InputError(f"{file}: not as {chosen.file} should be ({why}); is it whole?") from error
     if not results.trials:
         raise InputError(f"{file}: holds no result ({chosen.name}); give a file of a finished benchmark")

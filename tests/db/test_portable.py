@@ -164,6 +164,19 @@ def test_a_truncated_file_is_refused(keep: int, exported: tuple[Path, Path, Fill
         unpack(cut, tmp_path / "run.db")
 
 
+def test_a_name_inside_a_damaged_archive_is_not_quoted_whole(
+    exported: tuple[Path, Path, Filled], tmp_path: Path
+) -> None:
+    content = bytearray(exported[0].read_bytes())
+    place = content.index(b"PK\x03\x04", 4) + 26  # how long the name of the second entry is
+    content[place : place + 2] = (5_000).to_bytes(2, "little")
+    (tmp_path / "named.zip").write_bytes(content)
+    said = refusal(tmp_path / "named.zip", tmp_path / "run.db")
+    assert said is not None
+    assert "not a whole export (File name in directory" in said
+    assert len(said) < len(str(tmp_path)) + 400
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_flipped_bit_is_refused_or_harmless(
