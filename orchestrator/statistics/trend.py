@@ -11,7 +11,8 @@ where a local line with a jump fits many times better than without (Qiu 2005, ch
 linear regression (Fan and Gijbels 1996) with one robust reweighting (Cleveland 1979).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -32,7 +33,7 @@ JUMP_FLOOR = 0.2  # of the variance that the quietest quarter of the run shows: 
 MOST_JUMPS = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Seen:
     """What the trend may see: n values, each of them the mean of some trials."""
 
@@ -41,16 +42,16 @@ class Seen:
     levels: Floats  # (n, q) indicators of levels, see `orchestrator.statistics.levels.level_columns`
     arms: Integers  # (n,) whose each value is: an arm has a noise of its own, and noisy ones weigh less
 
-    @property
-    def centres(self) -> Floats:
-        centres: Floats = np.nanmean(self.places, axis=1)
-        return centres
-
-    @property
+    @cached_property
     def sizes(self) -> Floats:
         """How many trials each value is the mean of."""
         sizes: Floats = (~np.isnan(self.places)).sum(axis=1).astype(np.float64)
         return sizes
+
+    @cached_property
+    def centres(self) -> Floats:
+        centres: Floats = np.nansum(self.places, axis=1) / self.sizes
+        return centres
 
     def in_time_order(self) -> "Seen":
         order = np.argsort(self.centres, kind="stable")
@@ -64,30 +65,42 @@ def drift_at(seen: Seen, places: Floats) -> Floats:
     if len(seen.values) < 2:
         return np.zeros(len(places))
     seen = seen.in_time_order()
-    coefficients, slope = _levels(seen)
+    fit = _LevelsAndSlope.of(seen)
+    coefficients, slope = fit.to(seen.values)
     jumps = _jumps(seen, seen.values - seen.levels @ coefficients)
-    stepped = seen.values - sum((jump * _share_after(seen, where) for where, jump in jumps), np.zeros(len(seen.values)))
+    stepped = seen.values
+    for where, jump in jumps:
+        stepped = stepped - jump * _share_after(seen, where)
     if jumps:
-        seen = replace(seen, values=stepped)
-        coefficients, slope = _levels(seen)
-    rest = seen.values - seen.levels @ coefficients - slope * seen.centres
+        coefficients, slope = fit.to(stepped)
+    rest = stepped - seen.levels @ coefficients - slope * seen.centres
     drift = slope * places + _smooth(seen, rest, places)
     for where, jump in jumps:
         drift = drift + jump * (places > where)
     return drift
 
 
-def _levels(seen: Seen) -> tuple[Floats, float]:
-    """The levels' coefficients and the constant drift per trial. Drift that levels could explain as well is theirs."""
-    columns = np.diff(np.concatenate([seen.levels, seen.centres[:, None]], axis=1), axis=0)
-    basis, upper = np.linalg.qr(columns)
-    kept = np.flatnonzero(np.abs(np.diagonal(upper)) > 1e-9)
-    basis = basis[:, kept]
-    differences = np.diff(seen.values)
-    fitted = differences - LevelFit(basis=basis).residuals(differences[:, None])[:, 0]
-    coefficients = np.zeros(columns.shape[1])
-    coefficients[kept] = np.linalg.solve(upper[np.ix_(kept, kept)], basis.T @ fitted)
-    return coefficients[:-1], float(coefficients[-1])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LevelsAndSlope:
+    """A robust fit of first differences. Drift that levels could explain as well is theirs."""
+
+    fit: LevelFit
+    upper: Floats
+    kept: Integers  # columns that the ones before them do not span
+
+    @classmethod
+    def of(cls, seen: Seen) -> "_LevelsAndSlope":
+        basis, upper = np.linalg.qr(np.diff(np.concatenate([seen.levels, seen.centres[:, None]], axis=1), axis=0))
+        kept = np.flatnonzero(np.abs(np.diagonal(upper)) > 1e-9)
+        return cls(fit=LevelFit(basis=basis[:, kept]), upper=upper, kept=kept)
+
+    def to(self, values: Floats) -> tuple[Floats, float]:
+        """The levels' coefficients and the constant drift per trial."""
+        differences = np.diff(values)
+        fitted = differences - self.fit.residuals(differences[:, None])[:, 0]
+        coefficients = np.zeros(self.upper.shape[1])
+        coefficients[self.kept] = np.linalg.solve(self.upper[np.ix_(self.kept, self.kept)], self.fit.basis.T @ fitted)
+        return coefficients[:-1], float(coefficients[-1])
 
 
 # Steps
@@ -95,9 +108,10 @@ def _levels(seen: Seen) -> tuple[Floats, float]:
 
 def _jumps(seen: Seen, values: Floats) -> list[tuple[float, float]]:
     """Each step's place, between two trials, and its size; the one that explains most first."""
+    windows = _Windows.of(seen)
     found: list[tuple[float, float]] = []
-    while len(found) < MOST_JUMPS:
-        where, jump = _largest_jump(seen, values)
+    while windows is not None and len(found) < MOST_JUMPS:
+        where, jump = windows.largest_jump(values)
         if jump == 0.0:
             break
         found.append((where, jump))
@@ -105,44 +119,70 @@ def _jumps(seen: Seen, values: Floats) -> list[tuple[float, float]]:
     return found
 
 
-def _largest_jump(seen: Seen, values: Floats) -> tuple[float, float]:
-    """The step that explains most among those that stand out; a size of 0 when none does.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Windows:
+    """The values around each of c places between two trials, w in a window, and the share of each that comes later.
 
-    At each place a line with a jump is fitted to the values around it: after the line is taken out of both, the values
-    are regressed on the share of each one's trials that come later.
+    In each window a line with a jump is fitted: after a constant and the line are taken out of both, the values are
+    regressed on those shares.
     """
-    centres = seen.centres
-    wheres = np.arange(np.nanmin(seen.places), np.nanmax(seen.places)) + 0.5
-    index = np.searchsorted(centres, wheres)[:, None] + np.arange(-JUMP_WINDOW, JUMP_WINDOW)
-    inside = (index >= 0) & (index < len(values))
-    index = np.clip(index, 0, len(values) - 1)
-    after = _shares(seen.places[index], wheres)
-    whole = (((after == 0) & inside).sum(axis=1) >= JUMP_SIDE) & (((after == 1) & inside).sum(axis=1) >= JUMP_SIDE)
-    if not whole.any():
-        return 0.0, 0.0
-    weights = np.where(inside, seen.sizes[index], 0.0)
-    line, step, value = (_centred(each, weights) for each in (centres[index], after, values[index]))
 
-    def product(one: Floats, other: Floats) -> Floats:
-        found: Floats = (weights * one * other).sum(axis=1)
-        return found
+    wheres: Floats  # (c,)
+    index: Integers  # (c, w) of the values
+    weights: Floats  # (c, w) 0 for those that are not there
+    line: Floats  # (c, w) centred, of unit size in the weights
+    step: Floats  # (c, w) the shares beside constant and line
+    information: Floats  # (c,) the step's squared size in the weights
+    freedom: Floats  # (c,)
 
-    run = np.maximum(product(line, line), SMALL)
-    step = step - (product(step, line) / run)[:, None] * line
-    value = value - (product(value, line) / run)[:, None] * line
-    information = np.maximum(product(step, step), SMALL)
-    jump = product(step, value) / information
-    explained = jump**2 * information
-    variance = np.maximum(product(value, value) - explained, 0.0) / np.maximum(inside.sum(axis=1) - 3, 1)
-    floor = JUMP_FLOOR * float(np.quantile(variance[whole], 0.25))
-    error = np.sqrt(np.maximum(np.maximum(variance, floor), SMALL**2) / information)
-    stands_out = whole & (np.abs(jump) > JUMP_T * error)
-    best = int(np.argmax(np.where(stands_out, explained, -1.0)))
-    return (float(wheres[best]), float(jump[best])) if stands_out[best] else (0.0, 0.0)
+    @classmethod
+    def of(cls, seen: Seen) -> "_Windows | None":
+        """The places with whole values enough on both sides; None where there is none."""
+        centres = seen.centres
+        wheres = np.arange(np.nanmin(seen.places), np.nanmax(seen.places)) + 0.5
+        index = np.searchsorted(centres, wheres)[:, None] + np.arange(-JUMP_WINDOW, JUMP_WINDOW)
+        inside = (index >= 0) & (index < len(centres))
+        index = np.clip(index, 0, len(centres) - 1)
+        after = _shares(seen.places[index], wheres)
+        whole = (((after == 0) & inside).sum(axis=1) >= JUMP_SIDE) & (((after == 1) & inside).sum(axis=1) >= JUMP_SIDE)
+        if not whole.any():
+            return None
+        wheres, index, inside, after = (each[whole] for each in (wheres, index, inside, after))
+        weights = np.where(inside, seen.sizes[index], 0.0)
+        line, step = _centred(centres[index], weights), _centred(after, weights)
+        line = line / np.sqrt(np.maximum(_products(weights, line, line), SMALL))[:, None]
+        step = step - _products(weights, step, line)[:, None] * line
+        return cls(
+            wheres=wheres,
+            index=index,
+            weights=weights,
+            line=line,
+            step=step,
+            information=np.maximum(_products(weights, step, step), SMALL),
+            freedom=np.maximum(inside.sum(axis=1) - 3, 1).astype(np.float64),
+        )
+
+    def largest_jump(self, values: Floats) -> tuple[float, float]:
+        """The step that explains most among those that stand out; a size of 0 when none does."""
+        value = _centred(values[self.index], self.weights)
+        jump = _products(self.weights, self.step, value) / self.information
+        explained = jump**2 * self.information
+        left = _products(self.weights, value, value) - _products(self.weights, self.line, value) ** 2 - explained
+        variance = np.maximum(left, 0.0) / self.freedom
+        floor = JUMP_FLOOR * float(np.quantile(variance, 0.25))
+        error = np.sqrt(np.maximum(np.maximum(variance, floor), SMALL**2) / self.information)
+        stands_out = np.abs(jump) > JUMP_T * error
+        best = int(np.argmax(np.where(stands_out, explained, -1.0)))
+        return (float(self.wheres[best]), float(jump[best])) if stands_out[best] else (0.0, 0.0)
+
+
+def _products(weights: Floats, one: Floats, other: Floats) -> Floats:
+    found: Floats = np.einsum("cw,cw,cw->c", weights, one, other)
+    return found
 
 
 def _centred(values: Floats, weights: Floats) -> Floats:
-    means = (weights * values).sum(axis=1) / weights.sum(axis=1)
+    means = np.einsum("cw,cw->c", weights, values) / weights.sum(axis=1)
     centred: Floats = values - means[:, None]
     return centred
 
@@ -155,7 +195,7 @@ def _shares(places: Floats, wheres: Floats) -> Floats:
 
 
 def _share_after(seen: Seen, where: float) -> Floats:
-    shares: Floats = _shares(seen.places[None], np.array([where]))[0]
+    shares: Floats = (seen.places > where).sum(axis=1) / seen.sizes
     return shares
 
 
@@ -166,14 +206,14 @@ def _smooth(seen: Seen, rest: Floats, places: Floats) -> Floats:
     """A local line through what is left, values that stand out from their neighbours weighing little."""
     centres, sizes = seen.centres, seen.sizes
     bandwidth = max(BANDWIDTH, float(centres[-1] - centres[0]) / (len(centres) - 1))
-    weights = sizes
+    neighbours = _Neighbours.of(centres, centres, bandwidth, leave_out=True)
+    weights, roots = sizes, np.sqrt(sizes)
     for _ in range(REWEIGHTINGS):
-        around = _local_line(centres, rest, weights, centres, bandwidth, leave_out=True)
-        sticking_out = (rest - around) * np.sqrt(sizes)
+        sticking_out = (rest - neighbours.line(rest, weights)) * roots
         scale = _scale_of_arm(sticking_out, seen.arms)
         trust = 1.0 / (1.0 + (sticking_out / (OUTLIER * scale)) ** 2) ** 2
         weights = sizes * trust * (scale.min() / scale) ** 2
-    return _local_line(centres, rest, weights, places, bandwidth)
+    return _Neighbours.of(centres, places, bandwidth).line(rest, weights)
 
 
 def _scale_of_arm(residuals: Floats, arms: Integers) -> Floats:
@@ -189,21 +229,35 @@ def _scale_of_arm(residuals: Floats, arms: Integers) -> Floats:
     return found
 
 
-def _local_line(
-    centres: Floats, values: Floats, weights: Floats, places: Floats, bandwidth: float, *, leave_out: bool = False
-) -> Floats:
-    """Local linear regression at the places; `leave_out`: the places are the centres, each without its own value."""
-    middle = np.searchsorted(centres, places)
-    index = middle[:, None] + np.arange(-WINDOW, WINDOW + 1)
-    inside = (index >= 0) & (index < len(centres))
-    if leave_out:
-        inside &= index != np.arange(len(centres))[:, None]
-    index = np.clip(index, 0, len(centres) - 1)
-    away = centres[index] - places[:, None]
-    weight = np.where(inside, weights[index] * np.exp(-0.5 * (away / bandwidth) ** 2), 0.0)
-    total = weight.sum(axis=1) + 1e-300
-    mean, place = (weight * values[index]).sum(axis=1) / total, (weight * away).sum(axis=1) / total
-    spread = (weight * away**2).sum(axis=1) / total - place**2
-    common = (weight * away * values[index]).sum(axis=1) / total - place * mean
-    line: Floats = mean - place * common / (spread + RIDGE * bandwidth**2)
-    return line
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Neighbours:
+    """The values around each place, for local linear regression there."""
+
+    index: Integers  # (c, w) of the values
+    kernel: Floats  # (c, w) Gaussian weights, 0 for those that are not there
+    away: Floats  # (c, w) from the place
+    ridge: float
+
+    @classmethod
+    def of(cls, centres: Floats, places: Floats, bandwidth: float, *, leave_out: bool = False) -> "_Neighbours":
+        """`leave_out`: the places are the centres, each without its own value."""
+        index = np.searchsorted(centres, places)[:, None] + np.arange(-WINDOW, WINDOW + 1)
+        inside = (index >= 0) & (index < len(centres))
+        if leave_out:
+            inside &= index != np.arange(len(centres))[:, None]
+        index = np.clip(index, 0, len(centres) - 1)
+        away = centres[index] - places[:, None]
+        kernel = np.where(inside, np.exp(-0.5 * (away / bandwidth) ** 2), 0.0)
+        return cls(index=index, kernel=kernel, away=away, ridge=RIDGE * bandwidth**2)
+
+    def line(self, values: Floats, weights: Floats) -> Floats:
+        """The local lines' values at the places."""
+        weight = self.kernel * weights[self.index]
+        weight /= weight.sum(axis=1, keepdims=True) + 1e-300
+        value, away = values[self.index], self.away
+        weighted = weight * away
+        mean, place = np.einsum("cw,cw->c", weight, value), weighted.sum(axis=1)
+        spread = np.einsum("cw,cw->c", weighted, away) - place**2
+        common = np.einsum("cw,cw->c", weighted, value) - place * mean
+        line: Floats = mean - place * common / (spread + self.ridge)
+        return line
