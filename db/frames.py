@@ -25,7 +25,8 @@ _COUNTS = frozenset(
 _REALS = frozenset(
     (
         "ttft_s prefill_tps decode_tps end_to_end_tps accept_length acceptance_rate total_s engine_prefill_tps"
-        " engine_decode_tps engine_gap first_byte_s first_visible_s cpu_s gate_wait_s wall_s monotonic_s temperature"
+        " engine_decode_tps engine_gap inter_token_p95_s"
+        " first_byte_s first_visible_s cpu_s gate_wait_s wall_s monotonic_s temperature"
         " ratio ci_low ci_high p_value"
         " aa_ratio aa_low aa_high family_p engaged_share drift alpha margin runner_started_at gap rounding median_s"
         " low_s high_s bandwidth_bytes_per_s"

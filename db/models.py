@@ -359,6 +359,8 @@ class Generation(Base):
     first_byte_s: Mapped[float | None]  # a server's; ttft_s is the first token of any channel
     first_visible_s: Mapped[float | None]  # a server's first token that a reader sees
     stamps_of: Mapped[str | None]  # token | chunk: tokens that one chunk brought share its stamp
+    inter_token_p95_s: Mapped[float | None]  # 95th percentile of the times from one token to the next
+    inter_token_reason: Mapped[str | None]  # why there is none
 
     evidence: Mapped[list["Evidence"]] = relationship(lazy="raise", cascade="all, delete-orphan", passive_deletes=True)
     __table_args__ = (

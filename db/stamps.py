@@ -4,15 +4,18 @@ By the definitions of `orchestrator.running.measures`, n tokens with stamps t_1 
 
     ttft_s t_1    total_s t_n    end_to_end_tps n / t_n    prefill_tps (prompt - cached) / t_1
     decode_tps (n - m) / (t_n - t_1), m the tokens of the first pass: 1, or as the first verify step or chunk says
+    inter_token_p95_s: the 95th percentile, nearest rank, of t_2 - t_1 .. t_n - t_(n-1)
 
 Other tools' rates have definitions of their own and are left as the file tells them. A generation without stamps has
 nothing that its rates could contradict.
 """
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ FLAG = "rate_contradicts_stamps"
 _TOLERANCE = 0.01
 _COLUMNS = (
     "id flags stamps_us steps stamps_of prompt_tokens cached_tokens"
-    " ttft_s total_s end_to_end_tps prefill_tps decode_tps"
+    " ttft_s total_s end_to_end_tps prefill_tps decode_tps inter_token_p95_s"
 ).split()
 
 
@@ -57,6 +60,10 @@ def contradicting(row: Mapping[str, Any]) -> Iterator[str]:
 def _allowed(row: Mapping[str, Any], stamps_s: list[float]) -> dict[str, tuple[float, float]]:
     first_s, last_s, tokens = stamps_s[0], stamps_s[-1], len(stamps_s)
     found = {"ttft_s": (first_s, first_s), "total_s": (last_s, last_s)}
+    if tokens > 1:
+        gaps = sorted(later - earlier for earlier, later in pairwise(stamps_s))
+        p95_s = gaps[math.ceil(0.95 * len(gaps)) - 1]
+        found["inter_token_p95_s"] = (p95_s, p95_s)
     if last_s > 0:
         found["end_to_end_tps"] = (tokens / last_s, tokens / last_s)
     if last_s > first_s:

@@ -7,7 +7,7 @@ opposite directions, what holds them all has none. A verdict is the first of the
     confounded       something besides the arms' declared settings differs within rounds
     underpowered     too few complete rounds to reach the level at all
     no_difference    the interval lies inside the equivalence margin, a typical round does, and neither does the effect
-                     vary by prompt or over the run nor do the arms' slowest trials differ
+                     vary by prompt or over the run nor do the arms' slowest trials or slowest tokens differ
     supported        the interval is clear of 1; neither the treatment's ratio lies in the A/A floor nor the floor's
                      ratio in the interval; and the difference stands out among all treatments of the run
     could_be_drift   none of these
@@ -49,6 +49,7 @@ from orchestrator.statistics.observations import (
 )
 from orchestrator.statistics.oddities import oddities
 from orchestrator.statistics.sequential import sequential_effect
+from orchestrator.statistics.tails import OF_METRICS, inter_token_times, unknown_inter_tokens, unlike_inter_tokens
 from orchestrator.statistics.variation import Variation, unlike_tails, variation_of
 from orchestrator.statistics.verdicts import Case, decide, lies_inside
 
@@ -59,7 +60,8 @@ __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", 
 # 5: the mean over prompts instead of a typical round; pairs share what both have; families by each pair's own noise
 # 6: carry-over of many trials forbids "supported", as does an effect that heat could make; rules drop whole rounds,
 #    first attempts bound the verdict; waits by uncached tokens; best sets over all scopes; early stops by whole passes
-METHOD_VERSION = "6"
+# 7: "no difference" asks the times between tokens as well
+METHOD_VERSION = "7"
 TTFT = "ttft_s"
 RUN_DRIFT = "run_drift"  # code of the reason that tells it
 
@@ -82,6 +84,8 @@ class _Run:
     together: int  # rounds whose labels were dealt as one
     evidence: EvidenceTable
     differences: DifferenceTable
+    inter_tokens: Usable | None  # None: unknown, or the metric does not hide them
+    no_inter_tokens: tuple[Reason, ...]  # of the arms whose times between tokens are unknown
     carry_over: CarryOver | None
     ran: Ran
     losses: Mapping[str, PairLosses]  # by treatment; empty where none was lost
@@ -103,6 +107,7 @@ class _Scoped:
     variations: Mapping[str, Variation]  # of the treatments with rounds enough
     family: Mapping[str, float]
     lags: LagModel | None  # None: too few trials
+    inter_tokens: ScopeTrials | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +197,8 @@ def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[
         together=asked.together,
         evidence=EvidenceTable.read(measured),
         differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
+        inter_tokens=inter_token_times(measured, metric),
+        no_inter_tokens=_no_inter_tokens(measured, metric, ran),
         carry_over=carry_over(usable.trials(ALL), control=control, seed=asked.seed, ran=order_run),
         ran=order_run,
         losses=_losses(lost, [arm for arm in ran if arm != control], control, asked.seed),
@@ -334,7 +341,14 @@ def _scoped(usable: Usable, scope: Scope, run: _Run, *, main: bool = True) -> _S
         },
         family=family,
         lags=_lags(used, run) if main else None,
+        inter_tokens=replace(run.inter_tokens.trials(scope), together=run.together) if run.inter_tokens else None,
     )
+
+
+def _no_inter_tokens(measured: pd.DataFrame, metric: str, arms: Sequence[str]) -> tuple[Reason, ...]:
+    if metric not in OF_METRICS:
+        return ()
+    return tuple(reason for arm in arms if (reason := unknown_inter_tokens(measured, arm)) is not None)
 
 
 def _lags(used: ScopeTrials, run: _Run) -> LagModel | None:
@@ -398,6 +412,8 @@ def _compare(run: _Run, one: _Scoped, included: _Scoped | None, treatment: str) 
     reasons = _with_variation(reasons, varied)
     notes = (*unsaid, *_missing_prompts(one, run, treatment), *differences.harmless, *ran.notes, *control_ran.notes)
     notes = (*notes, *_carry_over_note(run, reasons))
+    if verdict == "no_difference":
+        notes = (*notes, *(each for each in run.no_inter_tokens if each.text.startswith((treatment, run.control))))
     if scope == ALL:
         notes = (
             _drift_note(run),
@@ -473,7 +489,17 @@ def _unlike(run: _Run, one: _Scoped, treatment: str) -> tuple[Reason, ...]:
         lower_is_faster=run.metric in LOWER_IS_FASTER,
         arms=(treatment, run.control),
     )
-    found = [*varied.notes, *(() if tails is None else (tails,))]
+    waits = None
+    if one.inter_tokens is not None:
+        waits = unlike_inter_tokens(
+            one.inter_tokens,
+            treatment=treatment,
+            control=run.control,
+            alpha=run.alpha,
+            margin=run.margin,
+            seed=run.seed,
+        )
+    found = [*varied.notes, *(reason for reason in (tails, waits) if reason is not None)]
     if not varied.inside and not found:
         text = (
             f"the mean is {math.exp(series.mean):.3f} and a typical round {math.exp(typical_of(series.contrasts)):.3f}"

@@ -10,10 +10,14 @@ Definitions (n tokens with stamps t_1 .. t_n since the request's start):
                     verify pass commits three tokens gives the two others for nothing at t_1: counting them would
                     flatter it, by 9 % in a 24-token answer. Unknown when the stamps do not carry it; see `delivery`.
     end_to_end_tps  n / t_n
+    inter_token_p95_s  95th percentile (nearest rank) of the times from one token to the next; tokens of one pass follow
+                    each other in no time. Unknown with fewer than 20 such times, and where a server's tokens did not
+                    come one by one
     accept_length   tokens committed per verify step, bonus token included, a separate prefill token excluded
     acceptance_rate accepted / drafted
 """
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,6 +28,7 @@ from workers.protocol import Generation
 ENGINE_GAP_LIMIT = 0.02
 # A server's rate has a definition of its own, and its tokens come in chunks; 486 against 100 tok/s was seen.
 SERVER_GAP_LIMIT = 0.15
+LEAST_GAPS = 20  # of fewer, the 95th percentile is the largest
 COPIES = "copy_drafts"  # the mechanism of a sign that tells of copies from the context
 # A later turn this much faster than its prompt could be processed, while the counter says nothing was cached.
 CACHE_CONTRADICTION_FACTOR = 3.0
@@ -38,6 +43,8 @@ class Measures:
     decode_tps: float | None
     end_to_end_tps: float | None
     total_s: float | None
+    inter_token_p95_s: float | None
+    inter_token_reason: str | None  # why there is none
     drafted: int | None
     accepted: int | None
     verify_steps: int | None
@@ -55,12 +62,15 @@ def measure(generation: Generation) -> Measures:
     total_s = stamps_s[-1] if stamps_s else None
     drafted, accepted, committed = _speculation_counts(generation)
     steps = None if generation.steps is None else len(generation.steps)
+    inter_token_reason = _why_no_inter_token(generation, delivery)
     return Measures(
         ttft_s=ttft_s,
         prefill_tps=_ratio(_uncached(generation), ttft_s) if delivery.knows_prefill(decode_tps) else None,
         decode_tps=decode_tps,
         end_to_end_tps=_ratio(len(stamps_s), total_s),
         total_s=total_s,
+        inter_token_p95_s=None if inter_token_reason else _inter_token_p95_s(stamps_s),
+        inter_token_reason=inter_token_reason,
         drafted=drafted,
         accepted=accepted,
         verify_steps=steps,
@@ -134,6 +144,22 @@ def _decode_tps(generation: Generation, stamps_s: list[float], delivery: Deliver
     if tokens < 1 or not delivery.knows_rate:
         return None
     return _ratio(tokens, stamps_s[-1] - stamps_s[0])
+
+
+def _why_no_inter_token(generation: Generation, delivery: Delivery) -> str | None:
+    """Why the times between tokens are unknown; None: they are known."""
+    if delivery.unsent:
+        return "some of the counted tokens were never sent"
+    if delivery.served and any(size > 1 for size in delivery.sizes):
+        return "the server's tokens did not arrive one by one"
+    if len(generation.stamps_us) <= LEAST_GAPS:
+        return f"fewer than {LEAST_GAPS} times between tokens"
+    return None
+
+
+def _inter_token_p95_s(stamps_s: list[float]) -> float:
+    gaps = sorted(later - earlier for earlier, later in pairwise(stamps_s))
+    return gaps[math.ceil(0.95 * len(gaps)) - 1]
 
 
 def _engine_gap(generation: Generation, stamps_s: list[float]) -> float | None:

@@ -19,6 +19,7 @@ from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.losses import Trials, failed, own_losses
 
 LOWER_IS_FASTER = frozenset({"ttft_s"})
+INTER_TOKEN = "inter_token_p95_s"
 METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
 
 # Of the frame that is judged: `StoredRun.trials` has them all.
@@ -341,12 +342,13 @@ class ArmSummary:
     prefill_tps: float | None
     decode_tps: float | None
     end_to_end_tps: float | None
+    inter_token_p95_s: float | None
     accept_length: float | None
     acceptance_rate: float | None
     peak_memory_bytes: int | None  # the largest
 
 
-_MEDIANS = ("ttft_s", "prefill_tps", "decode_tps", "end_to_end_tps", "accept_length", "acceptance_rate")
+_MEDIANS = ("ttft_s", "prefill_tps", "decode_tps", "end_to_end_tps", INTER_TOKEN, "accept_length", "acceptance_rate")
 
 
 def arm_summaries(measured: pd.DataFrame, labels: Sequence[str]) -> tuple[ArmSummary, ...]:

@@ -236,7 +236,9 @@ def best_lines(result: "AuditResult") -> Iterable[str]:
 
 def _print_arms(arms: Sequence["ArmSummary"], out: Console) -> None:
     # Heads of two lines leave room for the arms' names.
-    made = new_table("arm", "trials", "ttft (s)", "decode", "end\nto end", "accept\nlength", "accepted")
+    made = new_table(
+        "arm", "trials", "ttft (s)", "decode", "end\nto end", "token\np95 (ms)", "accept\nlength", "accepted"
+    )
     for column in made.columns[1:]:
         column.justify = "right"
     for arm in arms:
@@ -247,6 +249,7 @@ def _print_arms(arms: Sequence["ArmSummary"], out: Console) -> None:
                 number(arm.ttft_s),
                 number(arm.decode_tps, digits=2),
                 number(arm.end_to_end_tps, digits=2),
+                MISSING if arm.inter_token_p95_s is None else number(1000 * arm.inter_token_p95_s, digits=1),
                 number(arm.accept_length, digits=2),
                 MISSING if arm.acceptance_rate is None else f"{arm.acceptance_rate:.0%}",
             )

@@ -89,7 +89,8 @@ def test_a_value_that_our_code_does_not_write_is_named_with_its_place(
 def test_a_rate_that_contradicts_its_stamps_is_left_out_and_told(desk: Desk) -> None:
     packed = desk.genuine.changed(
         lambda connection: connection.execute(
-            "UPDATE generation SET decode_tps = decode_tps * 10, end_to_end_tps = end_to_end_tps * 0.5 WHERE rowid = 1"
+            "UPDATE generation SET decode_tps = decode_tps * 10, end_to_end_tps = end_to_end_tps * 0.5,"
+            " inter_token_p95_s = 9.0 WHERE rowid = 1"
         ),
         desk.folder / "scratch.db",
     )
@@ -98,10 +99,10 @@ def test_a_rate_that_contradicts_its_stamps_is_left_out_and_told(desk: Desk) -> 
     assert merged.notes == ("1 generations: rates that their stamps contradict are left out (rate_contradicts_stamps)",)
     with closing(sqlite3.connect(desk.folder / "fresh.db")) as connection:
         rows = connection.execute(
-            "SELECT decode_tps, end_to_end_tps, ttft_s IS NULL, flags FROM generation"
+            "SELECT decode_tps, end_to_end_tps, inter_token_p95_s, ttft_s IS NULL FROM generation"
             " WHERE flags LIKE '%rate_contradicts_stamps%'"
         ).fetchall()
-    assert [row[:3] for row in rows] == [(None, None, 0)]
+    assert rows == [(None, None, None, 0)]
 
 
 def test_a_genuine_file_is_taken_as_it_is(desk: Desk) -> None:

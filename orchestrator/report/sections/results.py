@@ -363,14 +363,15 @@ def _arms_grid(arms: Sequence[ArmSummary], *, caption: str | None) -> Grid:
             number(arm.prefill_tps),
             number(arm.decode_tps),
             number(arm.end_to_end_tps),
+            seconds(arm.inter_token_p95_s),
             number(arm.accept_length),
             percent(arm.acceptance_rate),
             size(arm.peak_memory_bytes),
         )
         for arm in arms
     )
-    names = ("arm", "prompts", "trials", "first token", "prefill", "decode", "end to end", "accept length", "accepted")
-    columns = (*names, "peak memory")
+    speeds = ("first token", "prefill", "decode", "end to end", "token, 95th percentile")
+    columns = ("arm", "prompts", "trials", *speeds, "accept length", "accepted", "peak memory")
     return Grid(columns=columns, rows=rows, numeric=frozenset(range(2, len(columns))), caption=caption).without_empty()
 
 

@@ -56,6 +56,43 @@ def test_nothing_drafted_has_no_acceptance_rate() -> None:
     assert measures.acceptance_rate is None
 
 
+def stamped(gaps_us: list[int], **fields: Any) -> Generation:
+    stamps_us = [1_000_000]
+    for gap in gaps_us:
+        stamps_us.append(stamps_us[-1] + gap)
+    return generation(token_ids=list(range(len(stamps_us))), stamps_us=stamps_us, **fields)
+
+
+def test_the_95th_percentile_between_tokens_leaves_out_the_slowest_twentieth() -> None:
+    measures = measure(stamped([10_000] * 94 + [30_000, *[900_000] * 5]))
+    assert measures.inter_token_p95_s == pytest.approx(0.03)
+    assert measures.inter_token_reason is None
+
+
+def test_tokens_of_one_pass_follow_each_other_in_no_time() -> None:
+    """Three of four tokens cost nothing; the reader waits 40 ms for the fourth, every time."""
+    assert measure(stamped([1, 1, 1, 40_000] * 10)).inter_token_p95_s == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (stamped([10_000] * 19), "fewer than 20 times"),
+        (stamped([10_000, 1] * 20, stamps_of="chunk"), "one by one"),
+        (stamped([10_000] * 40, stamps_of="chunk", flags=["reasoning_not_sent"]), "never sent"),
+        (generation(token_ids=[], stamps_us=[]), "fewer than 20 times"),
+    ],
+)
+def test_unknown_times_between_tokens_have_a_reason_and_no_number(record: Generation, reason: str) -> None:
+    measures = measure(record)
+    assert measures.inter_token_p95_s is None
+    assert reason in (measures.inter_token_reason or "")
+
+
+def test_a_server_that_sends_token_by_token_has_times_between_them() -> None:
+    assert measure(stamped([10_000] * 20, stamps_of="chunk")).inter_token_p95_s == pytest.approx(0.01)
+
+
 def test_one_token_has_no_decode_rate() -> None:
     assert measure(generation(token_ids=[1], stamps_us=[1_000_000])).decode_tps is None
 
