@@ -23,6 +23,7 @@ from unittest.mock import patch
 
 import httpx
 from click.testing import CliRunner, Result
+from orchestrator.explore.serving import build
 
 from db.check import check
 from db.models import Base
@@ -30,7 +31,6 @@ from db.stored_queries import stored_queries
 from db.tables import STAYS
 from orchestrator.cli import cli
 from orchestrator.explore.guard import Guard
-from orchestrator.explore.serving import build
 
 Change = Callable[[sqlite3.Connection], object]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine as Database
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import case, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db import models
@@ -235,13 +235,19 @@ class Recorder:
         self.last_ordinal = row.ordinal
 
     def exclude_round(self, index: int, *, reason: str) -> None:
-        """Keep an unfinished round's trials and leave them out: the round is replayed whole."""
+        """Keep an unfinished round's trials and leave them out: the round is replayed whole.
+
+        A trial that is invalid stays invalid, with its fault.
+        """
         rounds = select(models.Round.id).where(models.Round.run_id == self.run_id, models.Round.index == index)
         with transaction(self.database, patience_s=PATIENCE_S) as session:
             session.execute(
                 update(models.Trial)
                 .where(models.Trial.round_id.in_(rounds), models.Trial.excluded_reason.is_(None))
-                .values(status="excluded", excluded_reason=reason)
+                .values(
+                    status=case((models.Trial.status == "done", "excluded"), else_=models.Trial.status),
+                    excluded_reason=reason,
+                )
             )
 
 

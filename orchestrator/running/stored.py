@@ -48,7 +48,13 @@ def frozen_plan(database: Database, run_id: str) -> Plan:
 def stored_trials(database: Database, run_id: str) -> Stored:
     """What a former execution left."""
     trials = (
-        select(models.Trial.sequence, models.Round.index, models.Round.attempt, models.Trial.status)
+        select(
+            models.Trial.sequence,
+            models.Round.index,
+            models.Round.attempt,
+            models.Trial.status,
+            models.Trial.excluded_reason,
+        )
         .outerjoin(models.Round, models.Trial.round_id == models.Round.id)
         .where(models.Trial.run_id == run_id, models.Trial.kind != "warmup")
     )
@@ -59,10 +65,10 @@ def stored_trials(database: Database, run_id: str) -> Stored:
                 sequence=sequence,
                 round=index,
                 attempt=attempt,
-                counts=status in ("done", "invalid"),
+                counts=status in ("done", "invalid") and reason is None,
                 ended=status != "interrupted",
             )
-            for sequence, index, attempt, status in session.execute(trials)
+            for sequence, index, attempt, status, reason in session.execute(trials)
         ]
         run = session.get_one(models.Run, run_id)
         return Stored(

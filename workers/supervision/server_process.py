@@ -32,7 +32,7 @@ from workers.supervision.tracebacks import last_fault
 HOST = "127.0.0.1"
 TERM_GRACE_S, KILL_GRACE_S = 6.0, 3.0
 _POLL_S = 0.05
-_ENDING_S = 1.0
+_ENDING_S = 10.0  # between a server's closed port and its end, on a machine that is busy with something else
 _TAIL_BYTES = 2000
 _F_GETPATH = 50  # of macOS's fcntl
 
@@ -236,10 +236,10 @@ def free_port() -> int:
 
 
 def port_is_open(port: int) -> bool:
-    """Whether a connection is taken."""
+    """Whether a connection is taken by somebody else: a free port in the ephemeral range may connect to itself."""
     try:
-        with socket.create_connection((HOST, port), timeout=1.0):
-            return True
+        with socket.create_connection((HOST, port), timeout=1.0) as connection:
+            return bool(connection.getsockname() != connection.getpeername())
     except OSError:
         return False
 

@@ -55,6 +55,7 @@ class WorkerProcess:
         self._child: Child | None = None
         self._report = StopReport(returncode=None, signals=(), survivors=())
         self._busy = False  # an answer is outstanding: a request to stop would not be read
+        self._takes_requests = True
 
     @property
     def alive(self) -> bool:
@@ -245,12 +246,17 @@ class WorkerProcess:
         except TimeoutError:
             self._raise_fault(child, due.kind, f"the request to {message.kind} was not taken: {due.words}")
         except ChannelClosed:
-            self._raise_exit(child)
+            # It has ended, or is about to. What it wrote before tells why, and is received next.
+            child.reap(EXIT_GRACE_S)
+            self._takes_requests = False
 
     def _receive(self, child: Child, due: Due) -> Message:
+        """The next record; of a worker that takes no more requests, what it has written by now."""
         try:
-            return decode(child.channel.receive(deadline=due.at))
+            return decode(child.channel.receive(deadline=due.at if self._takes_requests else 0.0))
         except TimeoutError:
+            if not self._takes_requests:
+                self._raise_exit(child)
             self._raise_fault(child, due.kind, due.words)
         except ProtocolError as error:
             self._raise_fault(child, FaultKind.garbage, f"garbage on the channel: {error}")

@@ -156,7 +156,7 @@ def left_out_section(material: Material) -> Section | Absent:
 
 
 def _left_out_row(row: "Mapping[Hashable, Any]") -> tuple[str | Cell, ...]:
-    why = row["excluded_reason"] if not pd.isna(row["excluded_reason"]) else row["error_kind"]
+    why = row["error_kind"] if not pd.isna(row["error_kind"]) else row["excluded_reason"]
     said = row["error_message"]
     return (
         str(row["arm"]),

@@ -15,7 +15,9 @@ from orchestrator.planning.weights import find_weights
 from orchestrator.running.events import Chronicle, Heartbeat, SilentObserver
 from orchestrator.running.execution import carry_out, run_recorded
 from orchestrator.running.progress import Remainder, Unit, remainder
-from orchestrator.running.recorder import Recorder, create_run
+from orchestrator.running.recorder import Recorder, create_run, spoil_newest_trial
+from orchestrator.running.stored import stored_trials
+from orchestrator.running.trial import Fault, Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
 from workers.machine.host import read_host
@@ -76,6 +78,49 @@ def test_a_trial_that_its_process_died_in_is_stored_and_its_round_replayed_whole
     ]
     assert run_row(recorder).status == "done"
     assert run_row(recorder).current is None
+
+
+class FailsThenDies(DiesAt):
+    """A trial turns out to be invalid, then the run ends within the next one."""
+
+    def __init__(self, recorder: Recorder, failed: ScheduledTrial, killed: ScheduledTrial) -> None:
+        super().__init__(killed.sequence)
+        self.recorder, self.failed = recorder, failed
+
+    def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None:
+        if trial == self.failed:
+            fault = Fault(kind="teardown_hang", message="did not stop")
+            database, run_id, arm_id = self.recorder.database, self.recorder.run_id, self.recorder.arm_ids[trial.arm]
+            spoil_newest_trial(database, run_id=run_id, arm_id=arm_id, fault=fault)
+
+
+def test_an_invalid_trial_of_a_round_cut_short_keeps_its_fault_and_the_round_is_replayed_whole(
+    recorder: Recorder,
+) -> None:
+    first, second, *_ = scheduled = [trial for trial in build_schedule(PLANNED) if trial.round == 1]
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(recorder, observer=FailsThenDies(recorder, first, second))
+    carry_out(recorder, observer=SilentObserver())
+    assert [row for row in trials(recorder) if row[0] in {trial.sequence for trial in scheduled}] == [
+        (first.sequence, 0, "invalid", "round_cut_short: replayed whole"),
+        (second.sequence, 0, "interrupted", "interrupted: the process that ran it ended"),
+        *((trial.sequence, 1, "done", None) for trial in scheduled),
+    ]
+    with reading(recorder.database) as session:
+        (invalid,) = session.scalars(select(models.Trial).filter_by(status="invalid"))
+    assert (invalid.error_kind, invalid.error_message) == ("teardown_hang", "did not stop")
+
+
+def test_what_is_left_out_once_does_not_count_a_second_time(recorder: Recorder) -> None:
+    """A process that ends between leaving a round out and replaying it finds nothing more to leave out."""
+    first, second, *_ = (trial for trial in build_schedule(PLANNED) if trial.round == 1)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(recorder, observer=FailsThenDies(recorder, first, second))
+    recorder.exclude_round(1, reason="round_cut_short: replayed whole")
+    recorder.exclude_round(1, reason="another reason")
+    stored = stored_trials(recorder.database, recorder.run_id)
+    assert remainder(build_schedule(PLANNED), stored.trials).broken_rounds == ()
+    assert all(why != "another reason" for *_, why in trials(recorder))
 
 
 def test_a_control_run_that_its_process_died_in_runs_again(recorder: Recorder) -> None:

@@ -146,7 +146,8 @@ def test_a_port_that_stays_open_is_told_though_nobody_can_be_seen_on_it(monkeypa
             server.stop()
 
 
-def test_nobody_on_the_port_is_told() -> None:
+def test_nobody_on_the_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.supervision.server_process._ENDING_S", 0.0)
     server = ServerProcess(
         ServerSpec(title="the server", command=[sys.executable, "-c", "import time; time.sleep(60)"], port=free_port())
     )
@@ -270,3 +271,11 @@ time.sleep(60)
         run.kill()
     assert until(lambda: not server.is_running())
     assert until(lambda: not worker.is_running())
+
+
+def test_a_free_port_that_connects_to_itself_is_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    port, connect = free_port(), socket.create_connection
+    monkeypatch.setattr(socket, "create_connection", lambda to, timeout: connect(to, timeout, source_address=to))
+    with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+        assert connection.getsockname() == connection.getpeername()
+    assert not port_is_open(port)

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.plan import Deadlines
 from workers.errors import FaultKind, WorkerFault
-from workers.protocol import Generate, Heartbeat, Load
+from workers.protocol import PROTOCOL_VERSION, Failure, Generate, Heartbeat, Hello, Load, Loaded, encode
 from workers.supervision import worker_process
 from workers.supervision.journal import read_journal
 from workers.supervision.worker_process import WorkerProcess, WorkerSpec
@@ -302,6 +302,58 @@ def test_records_of_another_protocol_version_are_refused(make: Make, tmp_path: P
     worker = make(python=fake_worker(tmp_path, f"record({hello!r}.encode() + b'\\n'); time.sleep(60)"))
     with pytest.raises(WorkerFault, match="no greeting of protocol"):
         worker.load(load(), AMPLE)
+
+
+HELLO = encode(Hello(protocol=PROTOCOL_VERSION, pid=1, python="3", versions={}))
+LOADED = encode(
+    Loaded(
+        load_s=0.0,
+        active_memory_bytes=None,
+        peak_memory_bytes=None,
+        simulated=True,
+        drafted_per_step=None,
+        verify_width=1,
+    )
+)
+LONG = "x" * 200_000  # more than a pipe holds: the worker has ended before the request is written
+
+
+def last_words(kind: FaultKind) -> bytes:
+    return encode(Failure(request_id=None, error_kind=str(kind), message="the last words"))
+
+
+@pytest.mark.parametrize("kind", [FaultKind.checkpoint_corrupt, FaultKind.disk_full])
+def test_a_worker_that_ends_before_it_takes_the_request_has_said_why(
+    make: Make, tmp_path: Path, kind: FaultKind
+) -> None:
+    worker = make(python=fake_worker(tmp_path, f"record({HELLO + last_words(kind)!r})"))
+    with pytest.raises(WorkerFault, match="the last words") as raised:
+        worker.load(load(unread=LONG), AMPLE)
+    assert raised.value.kind is kind
+
+
+def test_so_has_one_that_ends_between_two_requests(make: Make, tmp_path: Path) -> None:
+    script = f"""
+record({HELLO!r})
+open(int(sys.argv[sys.argv.index("--request-fd") + 1]), "rb").readline()
+record({LOADED + last_words(FaultKind.out_of_memory)!r})
+"""
+    worker = make(python=fake_worker(tmp_path, script))
+    worker.load(load(), AMPLE)
+    with pytest.raises(WorkerFault, match="the last words") as raised:
+        worker.generate(generate(LONG), AMPLE)
+    assert raised.value.kind is FaultKind.out_of_memory
+
+
+def test_a_worker_that_only_closes_its_requests_is_not_waited_for(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "EXIT_GRACE_S", 0.1)
+    closes = 'os.close(int(sys.argv[sys.argv.index("--request-fd") + 1])); time.sleep(3600)'
+    worker = make(python=fake_worker(tmp_path, f"record({HELLO!r}); {closes}"))
+    with pytest.raises(WorkerFault, match="closed its channel without an answer") as raised:
+        worker.load(load(unread=LONG), Deadlines(load_s=3600))
+    assert raised.value.kind is FaultKind.exited_without_record
 
 
 SIGN = "kIOGPUCommandBufferCallbackErrorOutOfMemory"
