@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 
+from docs import articles
 from docs.commands import PAGE, page
 from orchestrator.cli import cli
 from orchestrator.configuration.compose import make_plan
@@ -87,3 +88,10 @@ def _files(entries: list[dict[str, Any]]) -> Iterator[str]:
 
 def test_the_commands_page_is_what_help_prints() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "python docs/commands.py"
+
+
+def test_the_articles_page_has_the_plans_figures() -> None:
+    """Made without a network: every model that is not here has a published size."""
+    text = articles.PAGE.read_text(encoding="utf-8")
+    assert text == articles.rewritten(text), "python docs/articles.py"
+    assert "unknown" not in text.partition("table: written")[2].partition("end of table")[0]

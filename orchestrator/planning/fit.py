@@ -37,7 +37,7 @@ def misfit(memory: MemoryPlan, *, residency: str, conversations: Sequence[Conver
     if residency == "resident" and memory.resident_fits is False:
         helps = [*_joint_remedies(memory, memory.budget_bytes, conversations)]
         return (
-            f"all arms together need {gb(memory.total_bytes)} of {gb(memory.budget_bytes)}"
+            f"all arms together need {_at_least(memory.total_bytes, memory.known_bytes)} of {gb(memory.budget_bytes)}"
             f" ({', '.join(f'{each.name} {gb(each.total_bytes)}' for each in memory.arms[:4])}"
             f"{', ...' if len(memory.arms) > 4 else ''}): {_either(helps)}"
         )
@@ -51,12 +51,16 @@ def describe_arm(arm: ArmMemory) -> str:
     parts.append(f"KV cache {gb(arm.kv_cache_bytes)} for {arm.context_tokens:,} tokens")
     parts += [f"prefix cache {gb(arm.prefix_cache_bytes)}"] if arm.prefix_cache_bytes else []
     parts.append(f"process {gb(arm.overhead_bytes)}")
-    return f"{gb(arm.total_bytes)} ({', '.join(parts)})"
+    return f"{_at_least(arm.total_bytes, arm.known_bytes)} ({', '.join(parts)})"
+
+
+def _at_least(total_bytes: int | None, known_bytes: int) -> str:
+    return gb(total_bytes) if total_bytes is not None else f"at least {gb(known_bytes)}"
 
 
 def _remedies(arm: ArmMemory, budget: int, conversations: Sequence[Conversation]) -> Iterator[str]:
     """Each of them alone is enough."""
-    over = (arm.total_bytes or 0) - budget
+    over = arm.known_bytes - budget
     prefix = arm.prefix_cache_bytes or 0
     if arm.prefix_is_budget and over <= prefix:
         yield f"engine.prefix_cache_bytes={(prefix - over) // _MIB * _MIB}"
@@ -67,14 +71,14 @@ def _remedies(arm: ArmMemory, budget: int, conversations: Sequence[Conversation]
     if arm.cache_bytes_per_token:
         room = arm.context_tokens - over / arm.cache_bytes_per_token
         yield from _shorter(int(room), conversations)
-    rest = (arm.total_bytes or 0) - (arm.weights_bytes or 0)
+    rest = arm.known_bytes - (arm.weights_bytes or 0)
     if rest < budget:
         yield f"a checkpoint with at most {gb(budget - rest)} of weights"
 
 
 def _joint_remedies(memory: MemoryPlan, budget: int, conversations: Sequence[Conversation]) -> Iterator[str]:
-    over = (memory.total_bytes or 0) - budget
-    largest = max(arm.total_bytes or 0 for arm in memory.arms)
+    over = memory.known_bytes - budget
+    largest = max(arm.known_bytes for arm in memory.arms)
     yield f"design.residency=swap (the largest alone needs {gb(largest)})"
     yield f"at most {_how_many(memory, budget)} of these {len(memory.arms)} arms"
     budgets = [arm for arm in memory.arms if arm.prefix_is_budget]
@@ -102,7 +106,7 @@ def _shorter(tokens: int, conversations: Sequence[Conversation]) -> Iterator[str
 def _how_many(memory: MemoryPlan, budget: int) -> int:
     """How many of the arms fit together, the smallest first."""
     count, held = 0, 0
-    for size in sorted(arm.total_bytes or 0 for arm in memory.arms):
+    for size in sorted(arm.known_bytes for arm in memory.arms):
         held += size
         if held > budget:
             break

@@ -73,16 +73,22 @@ class ArmMemory:
 
     @property
     def total_bytes(self) -> int | None:
-        if self.attached:
-            return 0
-        return _sum(
-            [
-                self.weights_bytes,
-                self.draft_bytes,
-                self.kv_cache_bytes,
-                self.prefix_cache_bytes,
-                self.overhead_bytes,
-            ]
+        """All parts; None: one is unknown."""
+        return 0 if self.attached else _sum(self._parts)
+
+    @property
+    def known_bytes(self) -> int:
+        """The parts that are known: the arm holds at least this."""
+        return 0 if self.attached else sum(part for part in self._parts if part is not None)
+
+    @property
+    def _parts(self) -> tuple[int | None, ...]:
+        return (
+            self.weights_bytes,
+            self.draft_bytes,
+            self.kv_cache_bytes,
+            self.prefix_cache_bytes,
+            self.overhead_bytes,
         )
 
 
@@ -99,14 +105,21 @@ class MemoryPlan:
         return _sum([arm.total_bytes for arm in self.arms])
 
     @property
+    def known_bytes(self) -> int:
+        """Of all arms loaded at once, the parts that are known."""
+        return sum(arm.known_bytes for arm in self.arms)
+
+    @property
     def resident_fits(self) -> bool | None:
         """Whether all arms may stay loaded. None: unknown."""
+        if _within(self.known_bytes, self.budget_bytes) is False:
+            return False  # whatever the unknown parts are
         return _within(self.total_bytes, self.budget_bytes)
 
     @property
     def too_large(self) -> tuple[ArmMemory, ...]:
         """Arms that do not fit even alone."""
-        return tuple(arm for arm in self.arms if _within(arm.total_bytes, self.budget_bytes) is False)
+        return tuple(arm for arm in self.arms if _within(arm.known_bytes, self.budget_bytes) is False)
 
 
 def kv_bytes_per_token(*, layers: int, kv_heads: int, head_dim: int, bytes_per_value: float) -> int:

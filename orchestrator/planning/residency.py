@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.configuration.workload import context_tokens
 from orchestrator.plan import Arm, Prompt, canonical_json
 from orchestrator.planning.device import working_set_bytes
-from orchestrator.planning.fit import Conversation
+from orchestrator.planning.fit import Conversation, gb
 from orchestrator.planning.memory import Cache, MemoryPlan, ModelSize, arm_memory, plan_memory, share_of_memory_bytes
+from orchestrator.planning.published import published
+
+if TYPE_CHECKING:
+    from workers.weights.checkpoints import CheckpointInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,31 +107,49 @@ def explain(memory: MemoryPlan, arms: Sequence[Arm]) -> str:
     """The reason for a choice, in words."""
     if not memory.arms:
         return "simulated arms hold no model"
-    if memory.total_bytes is None or memory.budget_bytes is None:
+    if memory.resident_fits is None:
         vague = {each.name for each in memory.arms if each.total_bytes is None}
         models = [arm.checkpoint["name"] for arm in arms if arm.name in vague]
         models += [arm.draft["name"] for arm in arms if arm.name in vague and arm.draft is not None]
         return f"memory unknown before loading ({', '.join(dict.fromkeys(models))})"
     fits = "fit" if memory.resident_fits else "do not fit"
-    return f"all arms together ({memory.total_bytes / 1e9:.1f} GB) {fits} the {memory.budget_bytes / 1e9:.1f} GB budget"
+    least = "" if memory.total_bytes is not None else "at least "
+    return f"all arms together ({least}{gb(memory.known_bytes)}) {fits} the {gb(memory.budget_bytes)} budget"
 
 
 def model_size(checkpoint: Mapping[str, Any]) -> ModelSize:
-    """What is known of a checkpoint without loading or fetching it."""
+    """What is known of a checkpoint without loading or fetching it: from its files, or else from public sources."""
+    info = found_here(checkpoint)
+    if info is not None:
+        return ModelSize(
+            weights_bytes=info.weights_bytes,
+            kv_bytes_per_token=info.kv_bytes_per_token,
+            kv_value_bytes=4 if info.dtype == "float32" else 2,
+        )
+    stated = published(checkpoint)
+    if stated is None:
+        return ModelSize(weights_bytes=None, kv_bytes_per_token=None)
+    return ModelSize(weights_bytes=stated.weights_bytes, kv_bytes_per_token=stated.kv_bytes_per_token)
+
+
+def read_bytes(checkpoint: Mapping[str, Any]) -> int | None:
+    """The weights that one decoded token reads; None: unknown."""
+    info = found_here(checkpoint)
+    if info is not None:
+        return info.bytes_read_per_token or info.weights_bytes
+    stated = published(checkpoint)
+    return None if stated is None else stated.read_bytes or stated.weights_bytes
+
+
+def found_here(checkpoint: Mapping[str, Any]) -> "CheckpointInfo | None":
+    """What a checkpoint's files tell; None: they are not on this machine yet, or are broken, which a preflight says."""
     from workers.errors import EngineError
     from workers.weights.checkpoints import describe, resolve
 
     try:
-        info = describe(resolve(checkpoint))
+        return describe(resolve(checkpoint))
     except EngineError:
-        info = None  # not there yet, or broken: preflight says what; here its size is unknown
-    if info is None:
-        return ModelSize(weights_bytes=None, kv_bytes_per_token=None)
-    return ModelSize(
-        weights_bytes=info.weights_bytes,
-        kv_bytes_per_token=info.kv_bytes_per_token,
-        kv_value_bytes=4 if info.dtype == "float32" else 2,
-    )
+        return None
 
 
 def is_simulated(arm: Arm) -> bool:

@@ -8,7 +8,7 @@ from orchestrator.errors import InputError, RefusedError
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.fit import describe_arm, gb, misfit
 from orchestrator.planning.memory import MemoryPlan
-from orchestrator.planning.residency import conversations, is_simulated, plan_of
+from orchestrator.planning.residency import conversations, found_here, is_attached, is_simulated, model_size, plan_of
 from orchestrator.running.crew import Weights
 from workers.errors import EngineError
 from workers.weights.checkpoints import CheckpointInfo, describe, resolve
@@ -114,9 +114,26 @@ def memory_line(memory: MemoryPlan) -> str:
         return "simulated arms hold no model"
     if all(arm.attached for arm in memory.arms):
         return "servers that run already hold the models"
-    known = [arm for arm in memory.arms if arm.total_bytes is not None]
-    line = f"all arms together {gb(memory.total_bytes)} of {gb(memory.budget_bytes)} that a run may count on"
+    known = [arm for arm in memory.arms if arm.weights_bytes is not None]
+    total = gb(memory.total_bytes) if memory.total_bytes is not None else f"at least {gb(memory.known_bytes)}"
+    line = f"all arms together {total if known else 'unknown'} of {gb(memory.budget_bytes)} that a run may count on"
     if not known:
         return line
-    largest = max(known, key=lambda arm: arm.total_bytes or 0)
+    largest = max(known, key=lambda arm: arm.known_bytes)
     return f"{line}; the largest, {largest.name}: {describe_arm(largest)}"
+
+
+def fetch_line(plan: Plan) -> str | None:
+    """The hub checkpoints that a run would fetch first, with their published sizes; None: all are here."""
+    wanted: dict[str, Mapping[str, Any]] = {}
+    for arm in plan.arms:
+        if not is_attached(arm):
+            wanted |= {str(each["name"]): each for each in (arm.checkpoint, arm.draft) if each is not None}
+    missing = [each for each in wanted.values() if each.get("source") == "hub" and found_here(each) is None]
+    if not missing:
+        return None
+    sizes = [model_size(each).weights_bytes for each in missing]
+    models = [f"{each['name']} {gb(size)}" for each, size in zip(missing, sizes, strict=True)]
+    known = [size for size in sizes if size is not None]
+    total = f" ({gb(sum(known))} in all{'' if len(known) == len(sizes) else ', and what is unknown'})" if known else ""
+    return f"{', '.join(models)}{total}: not on this machine yet"

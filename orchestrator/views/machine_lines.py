@@ -8,7 +8,7 @@ from orchestrator.plan import Plan
 from orchestrator.planning.estimate import Rates
 from orchestrator.planning.forecast import forecast
 from orchestrator.planning.residency import is_simulated, plan_of
-from orchestrator.planning.weights import memory_line, what_does_not_fit, wrong_draft
+from orchestrator.planning.weights import fetch_line, memory_line, what_does_not_fit, wrong_draft
 from orchestrator.schedule import ScheduledTrial
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ def machine_lines(plan: Plan, schedule: Sequence[ScheduledTrial], *, url: str) -
     memory = plan_of(plan.arms, plan.prompts)
     duration = forecast(plan, schedule, measured=known_rates(plan, url))
     lines = [("detects", _detects(plan, url)), ("memory", memory_line(memory)), ("duration", str(duration))]
+    if missing := fetch_line(plan):
+        lines.append(("fetch", missing))
     why = wrong_draft(plan) or what_does_not_fit(plan)
     return lines if why is None else [*lines, ("refused", why)]
 

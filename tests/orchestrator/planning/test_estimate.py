@@ -150,3 +150,12 @@ def test_a_forecast_of_simulated_arms_is_short() -> None:
     found = forecast(plan, build_schedule(plan)).duration_s
     assert found is not None
     assert found < 60
+
+
+def test_a_mixture_of_experts_is_assumed_to_read_few_weights_at_a_lower_rate() -> None:
+    machine = apple(546, "Apple M4 Max")
+    dense = assume(20 * 10**9, machine, bits=4)
+    mixture = assume(20 * 10**9, machine, read_bytes=2 * 10**9, bits=4)
+    assert mixture.decode_tps == pytest.approx(54.6)  # as measured elsewhere: about 50
+    assert mixture.decode_tps > dense.decode_tps
+    assert mixture.load_s == dense.load_s

@@ -29,7 +29,7 @@ def test_what_fits_or_is_unknown_is_not_refused() -> None:
     assert fit(arm, 20 * GB) is None
     assert misfit(plan_memory([arm], budget_bytes=None), residency="resident", conversations=[]) is None
     unknown = arm_memory("a", model=ModelSize(weights_bytes=None, kv_bytes_per_token=1), draft=None, context_tokens=1)
-    assert fit(unknown, 1) is None
+    assert fit(unknown, GB) is None
 
 
 def test_every_part_is_named_with_its_number() -> None:
