@@ -5,7 +5,7 @@ weights. Its exp is the ratio of the two arms' geometric means, whether a round 
 weighs a round by its result: a stall counts for what it cost.
 
 Each round gives one contrast, treatment less control, less the drift between their two places. The drift is estimated
-from values that do not change when the two labels are exchanged (`orchestrator.statistics.trend`). So under "the effect
+from values that do not change when the two labels are exchanged (`orchestrator.estimation.trend`). So under "the effect
 is theta" an exchange turns the sign of a round's contrast less theta and changes nothing else, whatever the drift and
 the noise: Fisher's randomisation test, exact because each round's order was drawn at random, as long as one trial does
 not change the next. The interval is the set of effects that this test does not reject (Rosenbaum 2002, chapter 2).
@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from orchestrator.statistics.inversion import SHORTEST, Floats, interval
-from orchestrator.statistics.levels import NORMAL_MAD, SMALL, level_columns
-from orchestrator.statistics.trend import Seen, drift_at
+from orchestrator.estimation.inversion import SHORTEST, Floats, interval
+from orchestrator.estimation.levels import NORMAL_MAD, SMALL, level_columns
+from orchestrator.estimation.trend import Seen, drift_at
 
 Integers = npt.NDArray[np.intp]
 

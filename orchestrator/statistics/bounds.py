@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from orchestrator.effects import Effect
+from orchestrator.estimation.inversion import Floats
 from orchestrator.statistics.comparability import Reason
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.losses import PairLosses
 from orchestrator.statistics.observations import ScopeTrials
 

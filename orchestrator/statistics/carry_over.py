@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.statistics.inversion import Floats
+from orchestrator.estimation.inversion import Floats
 from orchestrator.statistics.lags import (
     DECAYS,
     Integers,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.audit import AuditResult, Comparison
+from orchestrator.statistics.findings import AuditResult, Comparison
 from orchestrator.vocabulary import VERDICTS
 
 DRIFT = "drift"

@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.audit import Comparison
 from orchestrator.errors import InputError
 from orchestrator.plan import Plan
 from orchestrator.statistics.evenings import Evenings
+from orchestrator.statistics.findings import Comparison
 from orchestrator.vocabulary import VERDICTS
 
 ALPHA = 0.05

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.effects import Effect, Series, effect_of, equal_weights
-from orchestrator.statistics.inversion import Floats
+from orchestrator.estimation.inversion import Floats
 from orchestrator.statistics.observations import ScopeTrials
 
 

@@ -17,8 +17,8 @@ from typing import TypeVar
 import numpy as np
 
 from orchestrator.effects import MOST_EXCHANGED, Exchanged, Series, exchanges, spread
+from orchestrator.estimation.inversion import Floats
 from orchestrator.schedule import minimum_rounds
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import ScopeTrials
 
 Name = TypeVar("Name", bound=Hashable)  # of a comparison

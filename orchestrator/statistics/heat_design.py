@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.effects import Effect, effect_of
+from orchestrator.estimation.inversion import Floats
 from orchestrator.schedule import AA_LABEL, draw_rounds, draw_williams, square_rounds
 from orchestrator.statistics.carry_over import carry_over
 from orchestrator.statistics.drift import Setting, drift_rows, noise_rows
 from orchestrator.statistics.heat import may_be_heat
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.lags import LagModel, Placed, Ran
 from orchestrator.statistics.observations import ScopeTrials
 

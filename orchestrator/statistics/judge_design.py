@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.effects import Integers, effect_of, make_series
+from orchestrator.estimation.inversion import Floats
 from orchestrator.statistics.drift import Setting, standard
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.simulate import judge, simulated_runs
 
 WIDTH_RUNS = 60  # an interval costs more than a p-value, and its median settles sooner

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from orchestrator.estimation.inversion import Floats
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.comparability import Words, words
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import ScopeTrials
 
 Integers = npt.NDArray[np.intp]

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from orchestrator.estimation.inversion import Floats
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.comparability import Reason, Words, words
-from orchestrator.statistics.inversion import Floats
 
 Flags = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.intp]

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.effects import Integers, Parts, Series, make_series
+from orchestrator.estimation.inversion import Floats
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.comparability import COLUMNS, Asked, Scope, Words, words
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.losses import Trials, failed, own_losses
 
 LOWER_IS_FASTER = frozenset({"ttft_s"})

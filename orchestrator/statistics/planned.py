@@ -18,10 +18,10 @@ from functools import lru_cache
 import numpy as np
 
 from orchestrator.effects import Exchanged, Series, exchanges
+from orchestrator.estimation.inversion import Floats
 from orchestrator.schedule import AA_LABEL, minimum_rounds
 from orchestrator.statistics import carry_over
 from orchestrator.statistics.drift import Setting
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.lags import LagModel, Placed, Ran
 from orchestrator.statistics.observations import ScopeTrials
 from orchestrator.statistics.simulate import SimulatedRun, simulated_runs

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.estimation.levels import fit_levels
 from orchestrator.schedule import minimum_rounds
 from orchestrator.statistics.drift import Setting
-from orchestrator.statistics.levels import fit_levels
 from orchestrator.statistics.observations import ScopeTrials
 from orchestrator.statistics.planned import Layout, supported_share
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.effects import Effect, Integers, effect_from
-from orchestrator.statistics.inversion import Floats, interval
+from orchestrator.estimation.inversion import Floats, interval
 
 FIRST_STAKES = (0.7, 0.8)  # before anything is known of the noise
 LARGEST_STAKE = 0.95

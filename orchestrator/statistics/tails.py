@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.effects import Exchanged, exchanges_of
+from orchestrator.estimation.inversion import Floats
 from orchestrator.statistics.comparability import Reason
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import INTER_TOKEN, ScopeTrials, Usable
 
 OF_METRICS = frozenset({"decode_tps", "end_to_end_tps"})  # rates whose means hide them

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.effects import Exchanged, Integers, Series, exchanges_of, typical_of
+from orchestrator.estimation.inversion import Floats
+from orchestrator.estimation.levels import NORMAL_MAD, SMALL
 from orchestrator.statistics.comparability import Reason
 from orchestrator.statistics.findings import COURSE, PROMPT
-from orchestrator.statistics.inversion import Floats
-from orchestrator.statistics.levels import NORMAL_MAD, SMALL
 
 DEALS = 2_000
 REACH = 4.0  # standard errors

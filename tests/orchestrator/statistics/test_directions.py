@@ -8,11 +8,11 @@ import pytest
 
 from orchestrator.audit import AuditResult, audit
 from orchestrator.effects import Series
+from orchestrator.estimation.inversion import Floats
 from orchestrator.statistics.comparability import Asked, Scope
 from orchestrator.statistics.directions import Compared, best_everywhere, parts_of
 from orchestrator.statistics.family import Standing, step_down
 from orchestrator.statistics.findings import SPLIT, Comparison
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.observations import scopes_of
 from tests.orchestrator.flat import FlatRun
 

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from orchestrator.estimation.inversion import Floats
 from orchestrator.statistics.drift import PROFILES, standard
-from orchestrator.statistics.inversion import Floats
 from orchestrator.statistics.sequential import largest_wealth, look, sequential_effect, whole_passes
 from orchestrator.statistics.simulate import simulated_runs
 

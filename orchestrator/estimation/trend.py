@@ -16,8 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
-from orchestrator.statistics.inversion import Floats
-from orchestrator.statistics.levels import NORMAL_MAD, SMALL, Integers, LevelFit
+from orchestrator.estimation.inversion import Floats
+from orchestrator.estimation.levels import NORMAL_MAD, SMALL, Integers, LevelFit
 
 BANDWIDTH = 2.0  # trials; the standard deviation of the Gaussian weights
 WINDOW = 8  # values on each side that the local line sees
@@ -39,7 +39,7 @@ class Seen:
 
     values: Floats  # (n,) log values
     places: Floats  # (n, m) the trials' places in time, NaN where there are fewer than m
-    levels: Floats  # (n, q) indicators of levels, see `orchestrator.statistics.levels.level_columns`
+    levels: Floats  # (n, q) indicators of levels, see `orchestrator.estimation.levels.level_columns`
     arms: Integers  # (n,) whose each value is: an arm has a noise of its own, and noisy ones weigh less
 
     @cached_property

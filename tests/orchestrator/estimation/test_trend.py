@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from orchestrator.statistics.inversion import Floats
-from orchestrator.statistics.trend import Seen, drift_at
+from orchestrator.estimation.inversion import Floats
+from orchestrator.estimation.trend import Seen, drift_at
 
 
 def singles(values: Floats) -> Seen:

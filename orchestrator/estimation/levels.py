@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from orchestrator.statistics.inversion import Floats
+from orchestrator.estimation.inversion import Floats
 
 Integers = npt.NDArray[np.intp]
 
