@@ -26,7 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from db.models import Base
-from db.tables import STAYS
+from db.transfer.tables import STAYS
 from tests.mutated import (
     Desk,
     Genuine,

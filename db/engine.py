@@ -18,6 +18,7 @@ from db.guard import watch
 from db.location import check_disk, check_file, database_path, keep_private, make_folder
 from db.redaction import masked
 
+Database = Engine  # an opened database; elsewhere in this project an engine generates tokens
 BUSY_TIMEOUT_S = 30.0
 _RETRY_S = 0.02
 # A commit has reached the disk when it returns: with synchronous=NORMAL, a power cut would take the last commits out of

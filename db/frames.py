@@ -9,9 +9,8 @@ from typing import Any
 import pandas as pd
 from sqlalchemy import Engine, bindparam, text
 
-from db.run_list import NO_LIMIT, RUN_LIST_SQL
-from db.run_names import RUNS_SQL, choose_run
-from db.session import open_existing, reading
+from db.runs import NO_LIMIT, RUN_LIST_SQL, RUNS_SQL, choose_run
+from db.session import open_existing, read_only
 
 _FLAGS = frozenset("is_control is_warmup is_aa requested engaged useful simulated randomised".split())
 _COUNTS = frozenset(
@@ -209,14 +208,14 @@ def resolve_run(engine: Engine, name: str) -> str:
     Raises:
         RunNotFoundError: none fits, or several; with the newest candidates.
     """
-    with reading(engine) as session:
+    with read_only(engine) as session:
         return choose_run(session.execute(text(RUNS_SQL)), name)
 
 
 def _frame(source: Engine | str, sql: str, **params: Any) -> pd.DataFrame:
     engine = open_existing(source) if isinstance(source, str) else source
     try:
-        with reading(engine) as session:
+        with read_only(engine) as session:
             result = session.execute(text(sql).bindparams(*(bindparam(key, value) for key, value in params.items())))
             frame = pd.DataFrame(result.fetchall(), columns=list(result.keys()), dtype=object)
     finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 from sqlalchemy import Engine, text
 
-from db.session import reading
+from db.session import read_only
 
 METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
 VERSIONS = ("mlx_version", "mlx_lm_version", "engine_version", "os_build", "checkpoint_digest", "interlace_version")
@@ -62,7 +62,7 @@ class StoredEffect:
 
 def other_evenings(engine: Engine, run_id: str, *, without: str) -> list[StoredEffect]:
     """The effects in the other runs of a run's host, prompts and metric; the run `without` is left out as well."""
-    with reading(engine) as session:
+    with read_only(engine) as session:
         rows = session.execute(text(_EVENINGS_SQL), {"run_id": run_id, "without": without}).all()
     return [
         StoredEffect(pair=(treatment, control), verdict=verdict, ratio=ratio)
@@ -87,7 +87,7 @@ def arm_history(
         raise ValueError(f"metric {metric!r}: unknown; choose one of {', '.join(METRICS)}")
     wanted = {name: value for name, value in filters.items() if value is not None}
     sql = _SQL.format(metric=metric) + "".join(f" AND {_FILTERS[name]}" for name in wanted)
-    with reading(engine) as session:
+    with read_only(engine) as session:
         result = session.execute(text(sql), {**wanted, "simulated": simulated})
         rows = pd.DataFrame(result.all(), columns=list(result.keys()))
     keys = [column for column in rows.columns if column != "value"]

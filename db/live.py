@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Engine, select
 
 from db import models
-from db.session import reading
+from db.session import read_only
 
 PROBLEMS_SHOWN = 5
 
@@ -45,13 +45,13 @@ class Problem:
 
 def life(engine: Engine, run_id: str) -> Life:
     """One run, by its key."""
-    with reading(engine) as session:
+    with read_only(engine) as session:
         return Life(**session.execute(_LIFE.where(models.Run.id == run_id)).mappings().one())
 
 
 def running(engine: Engine) -> list[Life]:
     """The runs that say they run, newest first; whether their processes live is another question."""
-    with reading(engine) as session:
+    with read_only(engine) as session:
         rows = session.execute(_LIFE.where(models.Run.status == "running").order_by(models.Run.id.desc()))
         return [Life(**row) for row in rows.mappings()]
 
@@ -76,7 +76,7 @@ def problems(engine: Engine, run_id: str, *, limit: int = PROBLEMS_SHOWN) -> lis
         .order_by(models.Trial.ordinal.desc())
         .limit(limit)
     )
-    with reading(engine) as session:
+    with read_only(engine) as session:
         found = [
             Problem(arm=name, round=None, what="parked", why=reason or "") for name, reason in session.execute(parked)
         ]

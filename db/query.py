@@ -15,9 +15,8 @@ from contextlib import closing
 from db.engine import connect_readonly
 from db.errors import LocationError, QueryError, in_one_line, storage_error
 from db.location import check_disk, check_file, database_path
-from db.render import write_result
-from db.result import QueryResult
-from db.run_names import LAST, RUNS_SQL, choose_run
+from db.render import QueryResult, write_result
+from db.runs import LAST, RUNS_SQL, choose_run
 from db.stored_queries import RUN, parameter_names
 
 __all__ = ["Parameter", "QueryResult", "number_or_text", "parse_parameters", "run_query", "write_result"]

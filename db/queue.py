@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from db import models
 from db.errors import RequestError
-from db.session import reading, transaction
+from db.session import read_only, transaction
 
 State = Literal["waiting", "done", "failed", "cancelled"]
 LEAST_GAP = 1e-6  # between two places; closer ones are numbered anew
@@ -62,14 +62,14 @@ def add(engine: Engine, run_id: str, *, now: dt.datetime) -> None:
 
 def entries(engine: Engine, *, state: State = "waiting") -> list[Entry]:
     """The entries of a state, in their order."""
-    with reading(engine) as session:
+    with read_only(engine) as session:
         found = session.execute(_ENTRIES.where(models.QueueEntry.state == state)).mappings().all()
     return [Entry(**row) for row in found]
 
 
 def entry_of(engine: Engine, run_id: str) -> Entry | None:
     """A run's entry; None: it never was in the queue."""
-    with reading(engine) as session:
+    with read_only(engine) as session:
         row = session.execute(_ENTRIES.where(models.QueueEntry.run_id == run_id)).mappings().one_or_none()
     return None if row is None else Entry(**row)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine, select
 
 from db.models import Arm, Generation, Run, Trial
-from db.session import reading
+from db.session import read_only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ def measured_rates(
         .join(Run, Trial.run_id == Run.id)
         .where(Arm.config_sha256.in_(list(config_sha256s)), Run.host_id.in_(list(host_ids)), Trial.status == "done")
     )
-    with reading(engine) as session:
+    with read_only(engine) as session:
         rows = session.execute(query).all()
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for key, prefill_tps, decode_tps, load_s in rows:

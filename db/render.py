@@ -23,8 +23,9 @@ from rich.text import Text
 
 from db.errors import LocationError, QueryError
 from db.escaping import in_markdown, shown, shown_json, shown_line
-from db.result import QueryResult, Value
 from workers.files.atomic import write_file
+
+Value = int | float | str | bytes | None
 
 STYLES = ("table", "csv", "json", "markdown", "parquet")
 NULL = "\u2013"  # a dash
@@ -32,6 +33,14 @@ NULL = "\u2013"  # a dash
 _TEXT_WIDTH_MIN = 12
 _HEADER_WIDTH_MIN = 8
 _GAP = 2  # columns between columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResult:
+    """A query's columns, each with a name of its own, and its rows."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
 
 
 def write_result(result: QueryResult, *, style: str, output: Path | None = None, stream: TextIO | None = None) -> None:

@@ -21,7 +21,7 @@ from db.errors import storage_errors
 from db.location import database_path, database_url
 from db.migrate import State, current, refuse_all_but_current, upgrade
 
-__all__ = ["database_path", "database_url", "open_database", "open_engine", "open_existing", "reading", "transaction"]
+__all__ = ["database_path", "database_url", "open_database", "open_engine", "open_existing", "read_only", "transaction"]
 
 
 def open_database(url: str) -> Engine:
@@ -82,7 +82,7 @@ def _wait_for_lock(session: Session, patience_s: float) -> None:
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Session]:
+def read_only(engine: Engine) -> Iterator[Session]:
     """A session that sees one state of the database and waits for no writer; what it changes is thrown away.
 
     Raises:

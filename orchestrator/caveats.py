@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
-from sqlalchemy import Engine as Database
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from db.engine import Database
 from db.models import Arm, Generation, Run, Trial
-from db.session import reading
+from db.session import read_only
 from orchestrator.importers.plausibility import LEFT_OUT
 
 
 def caveats(database: Database, run_id: str) -> tuple[str, ...]:
     """One line each, as `word: what`; none: a whole run of this program."""
-    with reading(database) as session:
+    with read_only(database) as session:
         run = session.get_one(Run, run_id)
         lost = session.execute(
             select(Arm.name, Arm.state_reason).where(Arm.run_id == run_id, Arm.state == "dropped").order_by(Arm.id)

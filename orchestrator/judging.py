@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Engine as Database
 
+from db.engine import Database
 from db.errors import DatabaseError
 from db.frames import runs
 from db.history import other_evenings

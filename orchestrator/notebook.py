@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sqlalchemy import Engine as Database
 
+    from db.engine import Database
     from orchestrator.audit import Comparison
 
 _SHOWN = ("treatment", "prompts", "turn", "verdict", "ratio", "ci_low", "ci_high", "p_value")

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 from sqlalchemy.orm import selectinload
 
 from db import models
-from db.session import reading
+from db.engine import Database
+from db.session import read_only
 from orchestrator.statistics.findings import AuditResult, Comparison
 from orchestrator.statistics.verdicts import WORDS
 
@@ -15,7 +15,7 @@ from orchestrator.statistics.verdicts import WORDS
 def revisions(database: Database, run_id: str, result: AuditResult) -> tuple[str, ...]:
     """One line for each comparison over all that the last judgement by another method decided otherwise, as
     `word: what`; one more counts those in parts of the run. None: there is no such judgement, or it agrees."""
-    with reading(database) as session:
+    with read_only(database) as session:
         earlier = session.scalars(
             select(models.Audit)
             .where(

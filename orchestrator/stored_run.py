@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any, Self
 
 import pandas as pd
-from sqlalchemy import Engine as Database
 
 from db import frames
+from db.engine import Database
 from orchestrator.plan import Plan
 from orchestrator.running.stored import frozen_plan
 

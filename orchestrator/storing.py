@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Engine as Database
-
 from db import models
+from db.engine import Database
 from db.session import transaction
 from orchestrator.audit import AuditResult
 from orchestrator.jsonable import bounded

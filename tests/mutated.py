@@ -28,7 +28,7 @@ from orchestrator.explore.serving import build
 from db.check import check
 from db.models import Base
 from db.stored_queries import stored_queries
-from db.tables import STAYS
+from db.transfer.tables import STAYS
 from orchestrator.cli import cli
 from orchestrator.explore.guard import Guard
 

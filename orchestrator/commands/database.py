@@ -9,7 +9,7 @@ from orchestrator.commands.opening import EXIT_DONE, optional_path
 from orchestrator.errors import RefusedError
 
 if TYPE_CHECKING:
-    from db.merge import Merged
+    from db.transfer.merge import Merged
     from orchestrator.importers.source import Choices
 
 
@@ -42,8 +42,8 @@ def database_path(*, url: str | None) -> None:
 
 def backup_database(file: str | None, *, url: str | None, force: bool) -> None:
     """`interlace db backup`: a checked copy, while a run may be writing."""
-    from db.backup import backup
     from db.session import database_url
+    from db.transfer.backup import backup
 
     made = backup(database_url(url), optional_path(file), force=force)
     sys.stdout.write(f"{made.path}: {_size(made.size_bytes)}, schema {made.revision}, sound\n")
@@ -52,8 +52,8 @@ def backup_database(file: str | None, *, url: str | None, force: bool) -> None:
 def export_run(run_text: str, *, url: str | None, output: str, force: bool) -> None:
     """`interlace db export`: one run as one file."""
     from db.frames import resolve_run
-    from db.portable import export_run as export
     from db.session import database_url, open_existing
+    from db.transfer.run_file import export_run as export
 
     chosen = database_url(url)
     run_id = resolve_run(open_existing(chosen), run_text)
@@ -70,8 +70,8 @@ def export_run(run_text: str, *, url: str | None, output: str, force: bool) -> N
 
 def merge_database(other: str, *, url: str | None) -> None:
     """`interlace db merge`: take another database's runs."""
-    from db.merge import merge
     from db.session import database_url
+    from db.transfer.merge import merge
     from orchestrator.plan import load
 
     _tell_merged(merge(database_url(url), Path(other), read_plan=load))
@@ -79,8 +79,8 @@ def merge_database(other: str, *, url: str | None) -> None:
 
 def import_file(file: str, *, url: str | None, choices: "Choices", dry_run: bool) -> None:
     """`interlace db import`: a run exported by interlace, or another tool's results."""
-    from db.portable import import_run, is_portable
     from db.session import database_url
+    from db.transfer.run_file import import_run, is_portable
     from orchestrator.commands.foreign import import_results
     from orchestrator.plan import load
 

@@ -10,7 +10,7 @@ from orchestrator.errors import RefusedError
 def show_status(*, url: str | None, limit: int, live: bool) -> None:
     """`interlace status`: who measures, what runs, what waits, the runs, and the last problems."""
     from db.live import problems
-    from db.run_list import newest_runs
+    from db.runs import newest_runs
     from orchestrator.queue.agenda import agenda, waiting_here
     from orchestrator.queue.machine_lock import machine_holder
     from orchestrator.queue.watch import live_run, watch

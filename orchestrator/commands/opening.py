@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import HeldError, IncompleteError, InputError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine as Database
-
+    from db.engine import Database
     from orchestrator.stored_run import StoredRun
 
 EXIT_DONE, EXIT_VERDICT = 0, 1
@@ -35,11 +34,11 @@ def measured_run(database: "Database", run_text: str) -> "StoredRun":
     from sqlalchemy import exists, select
 
     from db.models import Trial
-    from db.session import reading
+    from db.session import read_only
     from orchestrator.stored_run import StoredRun
 
     run_id = named_run(database, run_text)
-    with reading(database) as session:
+    with read_only(database) as session:
         measured = session.scalar(select(exists().where(Trial.run_id == run_id, Trial.kind != "warmup")))
     if not measured:
         raise IncompleteError(_why_unmeasured(database, run_id))
@@ -75,11 +74,11 @@ def unfinished_run(database: "Database") -> str:
     """
     from sqlalchemy import text
 
-    from db.run_names import LEFT_UNFINISHED, OWN_RUNS_SQL
-    from db.session import reading
+    from db.runs import LEFT_UNFINISHED, OWN_RUNS_SQL
+    from db.session import read_only
     from orchestrator.running.stored import refuse_if_held
 
-    with reading(database) as session:
+    with read_only(database) as session:
         rows = session.execute(text(OWN_RUNS_SQL)).all()
     held: HeldError | None = None
     for run_id in (str(run_id) for run_id, status in rows if status in LEFT_UNFINISHED):
@@ -100,8 +99,8 @@ def named_run(database: "Database", run_text: str) -> str:
     """
     from sqlalchemy import text
 
-    from db.run_names import RUNS_SQL, choose_run
-    from db.session import reading
+    from db.runs import RUNS_SQL, choose_run
+    from db.session import read_only
 
-    with reading(database) as session:
+    with read_only(database) as session:
         return choose_run([tuple(row) for row in session.execute(text(RUNS_SQL))], run_text)

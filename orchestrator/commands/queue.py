@@ -13,8 +13,7 @@ from orchestrator.errors import IncompleteError, InterlaceError
 from orchestrator.plan import Plan
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine as Database
-
+    from db.engine import Database
     from orchestrator.planning.weights import ArmWeights
     from orchestrator.queue.agenda import Waiting
     from orchestrator.queue.machine_lock import MachineLock
@@ -130,7 +129,7 @@ def move_entry(run_text: str, *, before: str | None, first: bool, last: bool, ur
 def _waiting_run(database: "Database", run_text: str) -> str:
     """The waiting run that a part of an id names. Only those that wait are looked through: fewer letters are enough."""
     from db import queue
-    from db.run_names import choose_run
+    from db.runs import choose_run
     from orchestrator.errors import InputError
 
     waiting = queue.entries(database)

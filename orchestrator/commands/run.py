@@ -8,8 +8,7 @@ from orchestrator.commands.opening import named_run, open_stored, unfinished_run
 from orchestrator.commands.queue import Planned, compose_run, store_run
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine as Database
-
+    from db.engine import Database
     from orchestrator.queue.machine_lock import MachineLock
 
 
@@ -49,7 +48,7 @@ def resume_run(run_text: str, *, url: str | None, fail_on: Sequence[str], quiet:
             queue is begun if it is named.
     """
     from db.live import life
-    from db.run_names import LAST
+    from db.runs import LAST
     from orchestrator.queue.machine_lock import MachineLock
     from orchestrator.running.provenance import refuse_from_elsewhere
     from workers.machine.host import read_host

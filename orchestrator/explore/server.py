@@ -15,7 +15,7 @@ from typing import Any
 from db.engine import connect_readonly
 from db.errors import RunNotFoundError
 from db.escaping import shown_line
-from db.run_names import RUNS_SQL, choose_run
+from db.runs import RUNS_SQL, choose_run
 from db.stored_queries import StoredQuery, stored_queries
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.explore.guard import Guard

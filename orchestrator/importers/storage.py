@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db import models
+from db.engine import Database
 from db.session import transaction
 from orchestrator.importers.foreign_plan import ORDER, arm_config
 from orchestrator.importers.foreign_run import ForeignArm, ForeignGeneration, ForeignResults, ForeignTrial, Model

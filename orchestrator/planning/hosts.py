@@ -7,12 +7,12 @@ such UUID, and in databases of versions before it was read, a machine is known b
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db import models
-from db.session import reading
+from db.engine import Database
+from db.session import read_only
 from orchestrator.plan import sha256_of
 from workers.machine.bandwidth import published_gb_per_s
 from workers.machine.host import HostFacts
@@ -27,7 +27,7 @@ def machine_identity(host: HostFacts) -> str:
 
 def own_host_ids(database: Database, host: HostFacts) -> frozenset[str]:
     """The ids of the stored hosts that are this machine: under its UUID, and under each name that it had before."""
-    with reading(database) as session:
+    with read_only(database) as session:
         return frozenset(row.id for row in _own_rows(session.scalars(select(models.Host)), host))
 
 

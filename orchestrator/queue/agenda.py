@@ -4,9 +4,8 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Engine as Database
-
 from db import queue
+from db.engine import Database
 from db.live import Life, life
 from db.queue import Entry
 from orchestrator.errors import RefusedError

@@ -3,9 +3,8 @@
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 
-from sqlalchemy import Engine as Database
-
 from db import queue
+from db.engine import Database
 from db.queue import Entry
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.plan import Arm, Plan

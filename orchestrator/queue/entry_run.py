@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import Engine as Database
-
 from db import queue
+from db.engine import Database
 from db.errors import DatabaseError, StorageError
 from orchestrator.errors import IncompleteError, InputError, NotOursError, RefusedError, StoppedError
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit

@@ -10,9 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sqlalchemy import Engine as Database
-
 from db import queue
+from db.engine import Database
 from db.errors import StorageError
 from db.live import problems
 from db.queue import Entry

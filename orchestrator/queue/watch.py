@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.live import Live
-from sqlalchemy import Engine as Database
 
+from db.engine import Database
 from db.live import Life, Problem, life, problems, running
 from orchestrator.queue.agenda import is_alive
 from orchestrator.views.watch_view import watched

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Engine as Database
 from sqlalchemy import RowMapping, select, text
 
 from db import models
-from db.session import reading
+from db.engine import Database
+from db.session import read_only
 from orchestrator.judging import arm_facts, composition, conditions, judge
 from orchestrator.meaning import findings
 from orchestrator.report.material import ArmRow, Material, RunFacts, Sign, Versions
@@ -66,7 +66,7 @@ def load_material(stored: StoredRun, *, claims: Sequence[Claim] = ()) -> Materia
 
 
 def _rows(database: Database, sql: str, run_id: str) -> list[RowMapping]:
-    with reading(database) as session:
+    with read_only(database) as session:
         return list(session.execute(text(sql), {"run_id": run_id}).mappings())
 
 
@@ -76,7 +76,7 @@ def _flags(row: RowMapping, *names: str) -> dict[str, Any]:
 
 
 def _run_facts(database: Database, run_id: str) -> RunFacts:
-    with reading(database) as session:
+    with read_only(database) as session:
         run, host, experiment = session.execute(
             select(models.Run, models.Host, models.Experiment)
             .join(models.Host, models.Host.id == models.Run.host_id)

@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlalchemy import Engine as Database
 from sqlalchemy import update
 
 from db import models
+from db.engine import Database
 from db.errors import StorageError
 from db.session import transaction
 from orchestrator.running.progress import Remainder, Unit

@@ -12,7 +12,7 @@ from typing import Protocol
 from sqlalchemy import select
 
 from db import models
-from db.session import reading, transaction
+from db.session import read_only, transaction
 from orchestrator.findings.records import Answer
 from orchestrator.plan import Arm, Plan
 from orchestrator.running.crew import Crew, Member
@@ -258,7 +258,7 @@ def _widths(recorder: Recorder) -> list[ArmWidth]:
     rows = select(models.Arm.name, models.Arm.block_size, models.Arm.drafted_per_step).where(
         models.Arm.run_id == recorder.run_id, models.Arm.state == "active", models.Arm.load_s.is_not(None)
     )
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         return [
             ArmWidth(arm=name, verify_width=width, drafts=bool(drafted))
             for name, width, drafted in session.execute(rows.order_by(models.Arm.id))
@@ -267,7 +267,7 @@ def _widths(recorder: Recorder) -> list[ArmWidth]:
 
 def _trials_s(recorder: Recorder) -> float:
     durations = select(models.Trial.monotonic_s).where(models.Trial.run_id == recorder.run_id)
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         return sum(seconds for seconds in session.scalars(durations) if seconds is not None)
 
 
@@ -276,7 +276,7 @@ def _stored_divergences(recorder: Recorder) -> set[tuple[str, str, int]]:
     rows = select(models.Divergence.arm_id, models.Divergence.prompt_id, models.Divergence.turn).where(
         models.Divergence.run_id == recorder.run_id
     )
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         return {(names[arm_id], prompt_id, turn) for arm_id, prompt_id, turn in session.execute(rows)}
 
 
@@ -285,7 +285,7 @@ def _timed_widths(recorder: Recorder, arms: Iterable[str], *, role: str) -> set[
     rows = select(models.PassTime.width).where(
         models.PassTime.run_id == recorder.run_id, models.PassTime.arm_id.in_(ids), models.PassTime.role == role
     )
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         return set(session.scalars(rows))
 
 
@@ -293,7 +293,7 @@ def store_bandwidth(
     recorder: Recorder, note: Callable[[str], None], *, measure: Callable[[], tuple[float | None, str]]
 ) -> None:
     """Measure the memory's bandwidth where the chip's is not published."""
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         if session.get_one(models.Run, recorder.run_id).bandwidth_bytes_per_s is not None:
             return
     found, source = measure()

@@ -7,11 +7,10 @@ the importer wrote down (`run.arrived_at`), never what a file says.
 
 import hashlib
 
-from sqlalchemy import Engine as Database
-
 from db import models
+from db.engine import Database
 from db.escaping import shown_line
-from db.session import reading
+from db.session import read_only
 from orchestrator.errors import NotOursError, RefusedError
 from orchestrator.plan import Plan, dump, load
 from orchestrator.planning.residency import is_simulated
@@ -74,7 +73,7 @@ def refuse_from_elsewhere(database: Database, run_id: str, host: HostFacts) -> N
     """
     run = _row(database, run_id)
     _refuse_arrived(run)
-    with reading(database) as session:
+    with read_only(database) as session:
         begun_on = session.get_one(models.Host, run.host_id)
     machine = (begun_on.chip, begun_on.cpu_count, begun_on.memory_bytes)
     if not _is_simulated(run.plan) and machine != (host.chip, host.cpu_count, host.memory_bytes):
@@ -86,7 +85,7 @@ def refuse_from_elsewhere(database: Database, run_id: str, host: HostFacts) -> N
 
 
 def _row(database: Database, run_id: str) -> models.Run:
-    with reading(database) as session:
+    with read_only(database) as session:
         return session.get_one(models.Run, run_id)
 
 

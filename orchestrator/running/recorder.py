@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine as Database
 from sqlalchemy import case, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db import models
-from db.session import reading, transaction
+from db.engine import Database
+from db.session import read_only, transaction
 from orchestrator.plan import Arm, Plan, dump, sha256_of
 from orchestrator.planning.hosts import host_row
 from orchestrator.planning.residency import is_simulated
@@ -287,7 +287,7 @@ def create_run(
 
 def reopen_run(database: Database, plan: Plan, run_id: str) -> Recorder:
     """The recorder of a run that exists."""
-    with reading(database) as session:
+    with read_only(database) as session:
         rows = session.execute(select(models.Arm.name, models.Arm.id).where(models.Arm.run_id == run_id)).all()
     return Recorder(database=database, plan=plan, run_id=run_id, arm_ids={name: key for name, key in rows})
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
-from db.session import reading
+from db.engine import Database
+from db.session import read_only
 from orchestrator.errors import HeldError, RefusedError
 from orchestrator.plan import Plan, load
 from orchestrator.planning.weights import ArmWeights
@@ -29,7 +29,7 @@ class Stored:
 
 def stored_plan(database: Database, run_id: str) -> str:
     """The frozen plan's JSON."""
-    with reading(database) as session:
+    with read_only(database) as session:
         return session.get_one(models.Run, run_id).plan
 
 
@@ -59,7 +59,7 @@ def stored_trials(database: Database, run_id: str) -> Stored:
         .where(models.Trial.run_id == run_id, models.Trial.kind != "warmup")
     )
     dropped = select(models.Arm.name).where(models.Arm.run_id == run_id, models.Arm.state == "dropped")
-    with reading(database) as session:
+    with read_only(database) as session:
         rows = [
             StoredTrial(
                 sequence=sequence,
@@ -81,7 +81,7 @@ def stored_trials(database: Database, run_id: str) -> Stored:
 
 def log_folder(database: Database, run_id: str) -> Path:
     """The folder of a run's workers' logs."""
-    with reading(database) as session:
+    with read_only(database) as session:
         return Path(session.get_one(models.Run, run_id).log_dir or ".")
 
 
@@ -91,7 +91,7 @@ def refuse_if_held(database: Database, run_id: str) -> None:
     Raises:
         HeldError: the process that took the lease still runs.
     """
-    with reading(database) as session:
+    with read_only(database) as session:
         refuse_held_run(session.get_one(models.Run, run_id))
 
 
@@ -117,7 +117,7 @@ def refuse_other_weights(database: Database, run_id: str, weights: Mapping[str, 
     stored = select(models.Arm.name, models.Checkpoint.digest).join(
         models.Checkpoint, models.Arm.checkpoint_id == models.Checkpoint.id
     )
-    with reading(database) as session:
+    with read_only(database) as session:
         digests = {name: digest for name, digest in session.execute(stored.where(models.Arm.run_id == run_id))}
     for name, found in weights.items():
         if found.target is not None and found.target.digest != digests.get(name):

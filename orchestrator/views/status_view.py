@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from db.live import Life, Problem
-from db.run_list import ListedRun
+from db.runs import ListedRun
 from orchestrator.queue.machine_lock import Holder
 from orchestrator.views.terminal import table
 from orchestrator.views.watch_view import at_line

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, insert
 
 from db.engine import open_engine
 from db.models import Base
-from db.tables import NATURAL_KEYS, columns, run_tables, shared_references, shared_tables
+from db.transfer.tables import NATURAL_KEYS, columns, run_tables, shared_references, shared_tables
 
 START = dt.datetime(2026, 3, 1, 22, 0, tzinfo=dt.UTC)
 

@@ -10,14 +10,14 @@ from sqlalchemy import text
 
 from db.engine import connect_readonly
 from db.errors import storage_errors
-from db.session import reading
+from db.session import read_only
 from tests.db.conftest import Database
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
 
 
 def by_session(database: Database) -> None:
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         session.execute(text(ENDLESS)).all()
 
 

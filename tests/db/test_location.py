@@ -152,9 +152,9 @@ def test_an_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 _LOOK = """
 import sys
 from sqlalchemy import text
-from db.session import open_existing, reading
+from db.session import open_existing, read_only
 engine = open_existing(sys.argv[1])
-with reading(engine) as session:
+with read_only(engine) as session:
     print(session.execute(text("SELECT count(*) FROM experiment")).scalar_one())
 engine.dispose()
 """

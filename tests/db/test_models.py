@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from uuid_utils import UUID
 
 from db import models
-from db.session import reading, transaction
+from db.session import read_only, transaction
 from tests.db.conftest import Database
 from tests.db.filling import Filled, fill
 
@@ -30,7 +30,7 @@ def test_every_table_comes_back_as_it_went_in(table: str, database: Database) ->
         fill(database.engine)
     finally:
         sa.event.remove(mapper.class_, "after_insert", keep)
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         rows = session.scalars(sa.select(mapper.class_)).all()
         found = {row.id: {column.key: getattr(row, column.key) for column in mapper.columns} for row in rows}
     assert kept
@@ -61,7 +61,7 @@ def test_a_time_of_another_zone_is_stored_as_utc(database: Database) -> None:
     noon_in_tokyo = dt.datetime(2026, 1, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=9)))
     with transaction(database.engine) as session:
         session.add(models.Experiment(name="e", created_at=noon_in_tokyo))
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         assert session.scalar(sa.text("SELECT created_at FROM experiment")) == "2026-01-01 03:00:00.000000"
         stored = session.scalars(sa.select(models.Experiment)).one().created_at
     assert (stored, stored.tzinfo) == (noon_in_tokyo, dt.UTC)
@@ -81,14 +81,14 @@ def test_what_is_no_number_is_refused_inside_json(number: float, database: Datab
 
 def test_missing_json_is_null_and_not_the_word_null(stored: tuple[Database, Filled]) -> None:
     database, _ = stored
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         assert session.scalar(sa.text("SELECT count(*) FROM generation WHERE steps IS NULL")) > 0
         assert session.scalar(sa.text("SELECT count(*) FROM generation WHERE steps = 'null'")) == 0
 
 
 def test_json_is_compact_and_readable_in_sql(stored: tuple[Database, Filled]) -> None:
     database, _ = stored
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         stamps, first = session.execute(
             sa.text("SELECT stamps_us, json_extract(stamps_us, '$[0]') FROM generation")
         ).first() or (None, None)
@@ -134,7 +134,7 @@ def test_deleting_a_run_deletes_what_belongs_to_it_and_nothing_else(database: Da
     filled = fill(database.engine)
     with transaction(database.engine) as session:
         session.execute(sa.delete(models.Run).where(models.Run.id == filled.last_run))
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         assert set(session.scalars(sa.select(models.Trial.run_id))) == {filled.first_run}
         orphans = "SELECT count(*) FROM evidence WHERE generation_id NOT IN (SELECT id FROM generation)"
         assert session.scalar(sa.text(orphans)) == 0

@@ -9,7 +9,7 @@ from sqlalchemy import insert, select, update
 from db import redaction
 from db.models import Experiment
 from db.redaction import REDACTED, allowed_by, literals, looks_secret, redacted
-from db.session import open_database, reading, transaction
+from db.session import open_database, read_only, transaction
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ def test_every_row_is_masked_on_its_way(tmp_path: Path, monkeypatch: pytest.Monk
         session.add(Experiment(id="a", name="one s3cret", created_at=now))
         session.execute(insert(Experiment), [{"id": key, "name": f"{key} s3cret", "created_at": now} for key in "bc"])
         session.execute(update(Experiment).where(Experiment.id == "c").values(name="more s3cret"))
-    with reading(database) as session:
+    with read_only(database) as session:
         assert sorted(session.scalars(select(Experiment.name))) == ["b -", "more -", "one -"]

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 
 from db.errors import LocationError, QueryError
-from db.render import NULL, to_csv, to_json, to_markdown, to_parquet, to_table, write_result
-from db.result import QueryResult, Value
+from db.render import NULL, QueryResult, Value, to_csv, to_json, to_markdown, to_parquet, to_table, write_result
 from tests.hostile import CONTROLS, controls
 
 NASTY = "\x1b[31mred\x1b[0m\nline\r\x9b2J\u202eevil | <b> \\ end"

@@ -17,7 +17,7 @@ from db import engine as engine_module
 from db import location, models
 from db.errors import DatabaseError, LocationError, NetworkDiskError, SchemaError, StorageError
 from db.migrate import current
-from db.session import open_database, open_engine, open_existing, reading, transaction
+from db.session import open_database, open_engine, open_existing, read_only, transaction
 from tests.db.conftest import Database
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -28,7 +28,7 @@ def _experiment(name: str) -> models.Experiment:
 
 
 def _names(database: Database) -> list[str]:
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         return list(session.scalars(sa.select(models.Experiment.name).order_by(models.Experiment.name)))
 
 
@@ -165,19 +165,19 @@ def test_rows_may_be_added_in_any_order(database: Database) -> None:
         session.add_all([_run("run", "experiment", "host"), _host("host")])
         session.flush()
         session.add(models.Experiment(id="experiment", name="e", created_at=NOW))
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         assert session.scalars(sa.select(models.Round.id)).all() == ["round"]
 
 
 def test_a_reference_to_nothing_is_refused_at_the_commit(database: Database) -> None:
     with pytest.raises(IntegrityError, match="FOREIGN KEY"), transaction(database.engine) as session:
         session.add(models.Telemetry(trial_id="never", phase="before", field="x", value=1.0))
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         assert session.scalars(sa.select(models.Telemetry)).all() == []
 
 
 def test_what_a_reader_changes_is_thrown_away(database: Database) -> None:
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         session.add(_experiment("one"))
         session.flush()
     assert _names(database) == []
@@ -246,7 +246,7 @@ def test_a_lock_held_too_long_is_a_clear_error(database: Database, monkeypatch: 
 
 
 def test_a_reader_sees_one_state_while_a_writer_commits(database: Database) -> None:
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         count = sa.select(sa.func.count()).select_from(models.Experiment)
         assert session.scalar(count) == 0
         with transaction(database.engine) as writer:
@@ -290,7 +290,7 @@ def test_two_processes_may_create_the_same_database(tmp_path: Path) -> None:
     processes = [_start(_WRITER, url, name) for name in ("a", "b", "c")]
     assert [process.communicate(timeout=90)[1] for process in processes] == [""] * 3
     engine = open_database(url)
-    with reading(engine) as session:
+    with read_only(engine) as session:
         assert session.scalar(sa.select(sa.func.count()).select_from(models.Experiment)) == 120
     engine.dispose()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from db.query import Parameter, number_or_text, run_query
-from db.result import Value
+from db.render import Value
 from db.session import open_database
 from db.stored_queries import RUN, SHIPPED, read_query
 from tests.db.conftest import Database

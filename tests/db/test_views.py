@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from db.session import reading
+from db.session import read_only
 from tests.db.conftest import Database
 from tests.db.filling import Filled, fill
 
@@ -30,7 +30,7 @@ p_value rounds wins aa_ratio aa_low aa_high engaged_share reasons drift method_v
 
 
 def _ask(database: Database, sql: str, **params: Any) -> list[Mapping[str, Any]]:
-    with reading(database.engine) as session:
+    with read_only(database.engine) as session:
         return [dict(row) for row in session.execute(sa.text(sql), params).mappings()]
 
 

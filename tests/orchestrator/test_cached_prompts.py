@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, reading
+from db.session import open_database, read_only
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights
@@ -106,7 +106,7 @@ def run(planned: Plan, tmp_path: Path) -> list[tuple[str, str | None]]:
     database = open_database(f"sqlite:///{tmp_path / 'test.db'}")
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
     run_recorded(recorder, observer=SilentObserver())
-    with reading(database) as session:
+    with read_only(database) as session:
         trials = session.scalars(select(models.Trial).filter_by(kind="measured")).all()
         return [(trial.status, trial.error_kind) for trial in trials]
 

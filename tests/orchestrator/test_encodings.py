@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine, select
 
 from db import models
-from db.session import open_database, reading, transaction
+from db.session import open_database, read_only, transaction
 from orchestrator.cli import cli
 from tests.db.filling import START, fill
 from tests.db.odd_night import fill_odd_night
@@ -105,6 +105,6 @@ def test_half_a_character_is_stored_as_its_escape(tmp_path: Path) -> None:
     engine = open_database(str(tmp_path / "n.db"))
     with transaction(engine) as session:
         session.add(models.Experiment(name="a\ud800b", created_at=START))
-    with reading(engine) as session:
+    with read_only(engine) as session:
         assert session.scalars(select(models.Experiment.name)).all() == ["a\\ud800b"]
     engine.dispose()

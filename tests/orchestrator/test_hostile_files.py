@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from db.errors import TransferError
-from db.portable import import_run
+from db.transfer.run_file import import_run
 from tests.mutated import Desk, Genuine, change_json, change_numbers, every_column, flip, make_genuine, set_value
 
 COLUMNS = sorted(every_column())

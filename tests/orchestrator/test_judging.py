@@ -5,12 +5,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
+from db.engine import Database
 from db.frames import trials, verdicts
-from db.session import open_database, reading, transaction
+from db.session import open_database, read_only, transaction
 from orchestrator.audit import METHOD_VERSION
 from orchestrator.errors import StoppedError
 from orchestrator.jsonable import bounded
@@ -98,7 +98,7 @@ def test_another_power_mode_in_one_arm_confounds(finished: tuple[Database, str])
 
 def recorder_arm_trials(database: Database, run_id: str, name: str) -> set[str]:
     query = select(models.Trial.id).join(models.Arm).where(models.Arm.run_id == run_id, models.Arm.name == name)
-    with reading(database) as session:
+    with read_only(database) as session:
         return set(session.scalars(query))
 
 

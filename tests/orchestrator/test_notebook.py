@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine as Database
 
 import interlace
+from db.engine import Database
 from db.errors import RunNotFoundError
 from orchestrator.notebook import Audit
 from tests.orchestrator.report.runs import SCRIPT, hostile_arms, hostile_plan, store

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, reading
+from db.session import open_database, read_only
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.planning.weights import find_weights
 from orchestrator.running.events import SilentObserver
@@ -47,7 +47,7 @@ def test_servers_are_arms_like_any_other(tmp_path: Path) -> None:
             database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path / "logs"
         )
         run_recorded(recorder, observer=SilentObserver())
-    with reading(database) as session:
+    with read_only(database) as session:
         trials = session.scalars(select(models.Trial).filter_by(kind="measured")).all()
         assert [trial.error_message for trial in trials if trial.status == "invalid"] == []
         for name, arm_id in recorder.arm_ids.items():

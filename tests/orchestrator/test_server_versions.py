@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, reading
+from db.session import open_database, read_only
 from orchestrator.judging import judge_run
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.planning.weights import find_weights
@@ -98,7 +98,7 @@ def test_a_servers_versions_are_its_own_and_other_ones_confound(
         database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path / "logs"
     )
     run_recorded(recorder, observer=SilentObserver())
-    with reading(database) as session:
+    with read_only(database) as session:
         rows = session.execute(
             select(models.Arm.name, models.Environment)
             .join(models.Trial, models.Trial.arm_id == models.Arm.id)

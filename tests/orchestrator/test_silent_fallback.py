@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, reading
+from db.engine import Database
+from db.session import open_database, read_only
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights
@@ -74,7 +74,7 @@ def test_the_night_does_not_start_and_the_reason_is_the_servers(
     assert message.startswith("arm fast failed its preflight: not_engaged: DFlash start failed for tiny: ")
     assert "Received 23 parameters not in model" in message
     assert "\n" not in message
-    with reading(database) as session:
+    with read_only(database) as session:
         measured = session.scalars(select(models.Trial).filter_by(kind="measured")).all()
     assert measured == []
 
@@ -90,7 +90,7 @@ def test_an_eviction_in_the_night_makes_its_trials_invalid(
     planned = plan(*arms, prompts=(prompt(),), rounds=2, aa=False, bracket=False, warmups=0)
     recorder = start(database, planned, tmp_path)
     run_recorded(recorder, observer=SilentObserver())
-    with reading(database) as session:
+    with read_only(database) as session:
         trials = session.scalars(select(models.Trial).filter_by(kind="measured", arm_id=recorder.arm_ids["fast"])).all()
         generations = session.scalars(select(models.Generation)).all()
     assert {trial.status for trial in trials} == {"invalid"}

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Engine
 
-from db.session import open_database, reading
+from db.session import open_database, read_only
 from orchestrator.effects import estimate_effect
 from orchestrator.findings.values import Findings, VerifyCost
 from orchestrator.judging import judge
@@ -62,7 +62,7 @@ class Run:
         self.findings: Findings = findings(stored, self.result)
 
     def ask(self, sql: str, **params: Any) -> list[dict[str, Any]]:
-        with reading(self.database) as session:
+        with read_only(self.database) as session:
             return [dict(row) for row in session.execute(sa.text(sql), params).mappings()]
 
     @property

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from db import models
 from db.errors import TransferError
-from db.session import open_existing, reading
+from db.session import open_existing, read_only
 from orchestrator.cli import cli
 from orchestrator.errors import InputError, NotOursError
 from orchestrator.running.events import SilentObserver
@@ -289,7 +289,7 @@ def test_every_run_table_column_of_provenance_is_the_importers(desk: Desk) -> No
     desk.forget()
     desk("db", "import", str(file))
     database = open_existing(str(desk.db))
-    with reading(database) as session:
+    with read_only(database) as session:
         run = session.get_one(models.Run, run_id)
     assert (run.runner_pid, run.arrived_from) == (None, file.name)
     database.dispose()

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Engine as Database
 
+from db.engine import Database
 from db.frames import trials
 from db.session import open_database
 from orchestrator.cli import FOREIGN_FORMATS, cli

@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, reading, transaction
+from db.engine import Database
+from db.session import open_database, read_only, transaction
 from orchestrator.plan import sha256_of
 from orchestrator.planning.hosts import host_row, machine_identity, own_host_ids
 from workers.machine.host import HostFacts
@@ -58,7 +58,7 @@ def test_what_an_earlier_version_stored_stays_known_under_every_name(database: D
     adopted = stored(database, MAC)
     assert adopted in old
     assert own_host_ids(database, replace(MAC, hostname="elsewhere")) == old
-    with reading(database) as session:
+    with read_only(database) as session:
         found = session.scalars(select(models.Host)).all()
         assert [row.name for row in found if row.machine_sha256 == machine_identity(MAC)] == ["studio.local"]
 

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine as Database
-
 from db import queue
+from db.engine import Database
 from db.queue import Entry
 from db.session import open_database
 from orchestrator.plan import Arm, Plan

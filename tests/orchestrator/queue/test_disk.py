@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, event, select
 from db import models, queue
 from db.errors import StorageError
 from db.live import life
-from db.session import reading, transaction
+from db.session import read_only, transaction
 from orchestrator.queue.agenda import waiting_here
 from tests.orchestrator.queue.nights import TWO, Teller, database_of, night_of, queued, small
 from workers.machine.host import read_host
@@ -98,7 +98,7 @@ def fill(engine: Engine, room: list[int]) -> None:
 
 
 def trials(engine: Engine) -> list[int]:
-    with reading(engine) as session:
+    with read_only(engine) as session:
         return list(session.scalars(select(models.Trial.sequence).where(models.Trial.kind == "measured")))
 
 
@@ -126,7 +126,7 @@ def test_a_full_disk_ends_the_night_clearly_loses_nothing_and_goes_on_with_room(
     entry = queue.entry_of(database, first)
     assert entry is not None
     assert entry.state == "done"
-    with reading(database) as session:
+    with read_only(database) as session:
         done = list(
             session.scalars(
                 select(models.Trial.sequence).where(models.Trial.run_id == first, models.Trial.status == "done")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import Engine as Database
 
 from db import models, queue
+from db.engine import Database
 from db.session import open_database, transaction
 from orchestrator.cli import cli
 from orchestrator.errors import HeldError

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
+from db.engine import Database
 from db.session import open_database, transaction
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights

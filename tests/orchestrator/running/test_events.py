@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, event, select, text
 
 from db import models
-from db.session import open_database, reading, transaction
+from db.session import open_database, read_only, transaction
 from orchestrator.errors import HeldError, StoppedError
 from orchestrator.planning.weights import find_weights
 from orchestrator.running.events import Chronicle, Heartbeat, SilentObserver
@@ -45,7 +45,7 @@ def recorder(tmp_path: Path) -> Recorder:
 
 
 def run_row(recorder: Recorder) -> models.Run:
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         return session.get_one(models.Run, recorder.run_id)
 
 
@@ -56,7 +56,7 @@ def trials(recorder: Recorder) -> list[tuple[int, int, str, str | None]]:
         .join(models.Round)
         .order_by(models.Trial.ordinal)
     )
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         return [(number, attempt, status, why) for number, attempt, status, why in session.execute(query)]
 
 
@@ -106,7 +106,7 @@ def test_an_invalid_trial_of_a_round_cut_short_keeps_its_fault_and_the_round_is_
         (second.sequence, 0, "interrupted", "interrupted: the process that ran it ended"),
         *((trial.sequence, 1, "done", None) for trial in scheduled),
     ]
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         (invalid,) = session.scalars(select(models.Trial).filter_by(status="invalid"))
     assert (invalid.error_kind, invalid.error_message) == ("teardown_hang", "did not stop")
 
@@ -128,7 +128,7 @@ def test_a_control_run_that_its_process_died_in_runs_again(recorder: Recorder) -
     with pytest.raises(KeyboardInterrupt):
         carry_out(recorder, observer=DiesAt(first.sequence))
     carry_out(recorder, observer=SilentObserver())
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         stored = session.scalars(select(models.Trial).filter_by(sequence=first.sequence)).all()
     assert sorted(trial.status for trial in stored) == ["done", "interrupted"]
 

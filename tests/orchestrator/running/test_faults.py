@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine as Database
 
+from db.engine import Database
 from db.session import open_database
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.running.crew import Crew, Member

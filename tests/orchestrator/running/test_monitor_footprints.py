@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from sqlalchemy import Engine as Database
 
 from db import models
-from db.session import open_database, reading
+from db.engine import Database
+from db.session import open_database, read_only
 from orchestrator.running import monitor
 from orchestrator.running.crew import Member
 from orchestrator.running.monitor import Footprints, planned_footprints
@@ -128,7 +128,7 @@ def test_it_is_stored_with_its_arm(database: Database, tmp_path: Path) -> None:
     recorder = recorder_of(database, planned, tmp_path)
     planned_footprints(planned, recorder, weights_bytes={}, note=print).store("b", PEAK)
     note_memory(database, arm_id=recorder.arm_ids["a"], text=LOAD)
-    with reading(database) as session:
+    with read_only(database) as session:
         notes = {name: session.get_one(models.Arm, key).memory_note for name, key in recorder.arm_ids.items()}
     assert notes == {"a": LOAD, "b": PEAK}
 

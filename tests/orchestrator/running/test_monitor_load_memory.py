@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine as Database
 
 from db import models
-from db.session import open_database, reading
+from db.engine import Database
+from db.session import open_database, read_only
 from orchestrator.plan import Arm
 from orchestrator.planning.memory import load_note
 from orchestrator.running.crew import Crew, Weights
@@ -48,7 +48,7 @@ def test_it_is_stored_with_the_arm(database: Database, tmp_path: Path, monkeypat
     memory = LoadMemory(planned_bytes=10 * GB, footprint_bytes=13 * GB, note="12.00 GB are in use")
     monkeypatch.setattr(Footprints, "after_load", lambda *_: memory)
     recorder = run(database, plan(arm("a"), arm("b"), rounds=2), tmp_path)
-    with reading(database) as session:
+    with read_only(database) as session:
         row = session.get_one(models.Arm, recorder.arm_ids["a"])
         assert (row.planned_weights_bytes, row.footprint_bytes, row.memory_note) == (
             10 * GB,

@@ -12,12 +12,12 @@ from typing import Any, cast
 import pandas as pd
 import psutil
 import pytest
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
+from db.engine import Database
 from db.frames import trials
-from db.session import open_database, reading, transaction
+from db.session import open_database, read_only, transaction
 from orchestrator.errors import HeldError
 from orchestrator.judging import judge_run
 from orchestrator.plan import Gate, Plan
@@ -337,7 +337,7 @@ def test_a_gate_that_does_not_open_skips_by_choice(database: Database, tmp_path:
     measured = rows(database, recorder.run_id, kind="measured")
     assert {trial.gate_state for trial in measured} == {"skipped"}
     assert all(reason.startswith("skipped: thermal level 3") for reason in reasons(measured))
-    with reading(database) as session:
+    with read_only(database) as session:
         ids = [trial.id for trial in measured]
         assert session.scalars(select(models.Generation).where(models.Generation.trial_id.in_(ids))).all() == []
 
@@ -364,7 +364,7 @@ def test_the_canary_sees_a_machine_that_throttles_at_level_0(database: Database,
     assert measured[-1].excluded_reason is not None
     assert "of its cold speed" in measured[-1].excluded_reason
     assert any("the canary runs at" in text for text in watcher.waits)
-    with reading(database) as session:
+    with read_only(database) as session:
         ratios = session.scalars(
             select(models.Telemetry.value).where(
                 models.Telemetry.field == "canary_ratio", models.Telemetry.trial_id == measured[-1].id
@@ -377,7 +377,7 @@ def test_the_canary_sees_a_machine_that_throttles_at_level_0(database: Database,
 def test_what_the_sampler_saw_is_stored_as_during(database: Database, tmp_path: Path) -> None:
     recorder, _ = run_night(database, planned(rounds=6), tmp_path, Night())
     trial = rows(database, recorder.run_id, kind="measured")[0]
-    with reading(database) as session:
+    with read_only(database) as session:
         found = {
             (row.phase, row.field): row.value
             for row in session.scalars(select(models.Telemetry).filter_by(trial_id=trial.id))

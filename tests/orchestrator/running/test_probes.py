@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, reading, transaction
+from db.engine import Database
+from db.session import open_database, read_only, transaction
 from orchestrator.judging import judge_run
 from orchestrator.meaning import findings
 from orchestrator.plan import Arm, Plan
@@ -81,13 +81,13 @@ def run(database: Database, made: Plan, tmp_path: Path, probe: AfterRounds = pro
 
 def divergences(database: Database) -> dict[tuple[str, int], models.Divergence]:
     rows = select(models.Arm.name, models.Divergence).join(models.Arm, models.Divergence.arm_id == models.Arm.id)
-    with reading(database) as session:
+    with read_only(database) as session:
         return {(name, row.turn): row for name, row in session.execute(rows)}
 
 
 def passes(database: Database) -> set[tuple[str, str, int]]:
     rows = select(models.Arm.name, models.PassTime).join(models.Arm, models.PassTime.arm_id == models.Arm.id)
-    with reading(database) as session:
+    with read_only(database) as session:
         return {(name, row.role, row.width) for name, row in session.execute(rows)}
 
 
@@ -111,7 +111,7 @@ def test_a_run_tells_what_differs_and_what_a_pass_takes(database: Database, tmp_
     assert len(row.top) == 5
     assert row.control_text is not None
     assert passes(database) == {("control", "target", 1), ("control", "target", 3), ("draft", "draft", 1)}
-    with reading(database) as session:
+    with read_only(database) as session:
         stored = session.get_one(models.Run, recorder.run_id)
         assert (stored.bandwidth_bytes_per_s, stored.bandwidth_source) == MEASURED
         checkpoints = session.scalars(select(models.Checkpoint)).all()
@@ -261,7 +261,7 @@ def test_what_measures_nothing_or_does_not_want_it_is_not_probed(
     made = plan(simulated_arm("a"), simulated_arm("b"), rounds=1, warmups=0, bracket=False, probe=probe)
     recorder, _ = run(database, made, tmp_path)
     assert not divergences(database)
-    with reading(database) as session:
+    with read_only(database) as session:
         assert session.get_one(models.Run, recorder.run_id).bandwidth_bytes_per_s is None
 
 
@@ -270,7 +270,7 @@ def test_a_published_bandwidth_is_not_measured(database: Database, tmp_path: Pat
     host = replace(read_host(), chip="Apple M4 Pro", gpu_cores=20)
     recorder = create_run(database, made, host=host, weights=find_weights(made), log_root=tmp_path)
     store_bandwidth(recorder, lambda text: None, measure=lambda: pytest.fail("measured"))
-    with reading(database) as session:
+    with read_only(database) as session:
         stored = session.get_one(models.Run, recorder.run_id)
         assert (stored.bandwidth_bytes_per_s, stored.bandwidth_source) == (273e9, "published by Apple")
 
@@ -278,7 +278,7 @@ def test_a_published_bandwidth_is_not_measured(database: Database, tmp_path: Pat
 def test_a_bandwidth_that_cannot_be_measured_has_its_reason(database: Database, tmp_path: Path) -> None:
     recorder, notes = recorder_of(database, plan(simulated_arm("a")), tmp_path), list[str]()
     store_bandwidth(recorder, notes.append, measure=lambda: (None, "not measured within 30 s"))
-    with reading(database) as session:
+    with read_only(database) as session:
         stored = session.get_one(models.Run, recorder.run_id)
         assert (stored.bandwidth_bytes_per_s, stored.bandwidth_source) == (None, "not measured within 30 s")
     assert notes == ["the memory's bandwidth is unknown: not measured within 30 s"]
@@ -291,5 +291,5 @@ def test_a_checkpoint_from_before_gets_its_bytes(database: Database, tmp_path: P
         for row in session.scalars(select(models.Checkpoint)):
             row.bytes_read_per_token = None
     recorder_of(database, made, tmp_path)
-    with reading(database) as session:
+    with read_only(database) as session:
         assert all(row.bytes_read_per_token for row in session.scalars(select(models.Checkpoint)))

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, reading
+from db.engine import Database
+from db.session import open_database, read_only
 from orchestrator.errors import IncompleteError, InputError, InterlaceError, RefusedError, StoppedError
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights
@@ -62,7 +62,7 @@ def run(database: Database, planned: Plan, tmp_path: Path, witness: Witness | No
 
 def rows(database: Database, run_id: str, **where: object) -> list[models.Trial]:
     query = select(models.Trial).filter_by(run_id=run_id, **where).order_by(models.Trial.sequence)
-    with reading(database) as session:
+    with read_only(database) as session:
         return list(session.scalars(query))
 
 
@@ -80,7 +80,7 @@ def test_every_trial_of_the_plan_is_stored_once(database: Database, tmp_path: Pa
 
 def test_everything_a_trial_must_carry_is_there(database: Database, tmp_path: Path) -> None:
     recorder = run(database, plan(arm("a"), arm("b")), tmp_path)
-    with reading(database) as session:
+    with read_only(database) as session:
         run_row = session.get_one(models.Run, recorder.run_id)
         trial = session.scalars(select(models.Trial).filter_by(kind="measured")).first()
         assert trial is not None
@@ -101,7 +101,7 @@ def test_everything_a_trial_must_carry_is_there(database: Database, tmp_path: Pa
 def test_generations_hold_raw_stamps_text_and_evidence(database: Database, tmp_path: Path) -> None:
     recorder = run(database, plan(arm("a"), arm("b", acceptance=0.7), prompts=(prompt(turns=2),)), tmp_path)
     trial = rows(database, recorder.run_id, kind="measured")[0]
-    with reading(database) as session:
+    with read_only(database) as session:
         generations = list(session.scalars(select(models.Generation).filter_by(trial_id=trial.id)))
         assert [row.turn for row in generations] == [0, 1]
         for row in generations:
@@ -165,7 +165,7 @@ def test_only_what_the_plan_got_wrong_is_bad_input(
 
 
 def recorder_run_id(database: Database) -> str:
-    with reading(database) as session:
+    with read_only(database) as session:
         return session.scalars(select(models.Run.id)).one()
 
 
@@ -176,7 +176,7 @@ def test_or_the_arm_is_left_out_by_choice(database: Database, tmp_path: Path) ->
     assert "fast" in witness.dropped
     measured = rows(database, recorder.run_id, kind="measured")
     assert len(measured) == 6 * 3
-    with reading(database) as session:
+    with read_only(database) as session:
         dropped = session.scalars(select(models.Arm).filter_by(name="fast")).one()
         assert dropped.state == "dropped"
         assert dropped.state_reason is not None
@@ -187,7 +187,7 @@ def test_without_engagement_a_trial_is_invalid_and_says_why(database: Database, 
     """With the policy `record` the fallback runs, and stays visible on each generation."""
     planned = plan(arm("a"), arm("fast", acceptance=0.7, fallback=True), evidence="record")
     recorder = run(database, planned, tmp_path)
-    with reading(database) as session:
+    with read_only(database) as session:
         engaged = session.scalars(
             select(models.Generation.engaged)
             .join(models.Trial)
@@ -210,7 +210,7 @@ def test_a_fault_ends_one_trial_and_never_the_night(database: Database, tmp_path
     assert invalid
     assert {trial.error_kind for trial in invalid} == {kind}
     assert {trial.arm_id for trial in invalid} == {recorder.arm_ids["bad"]}
-    with reading(database) as session:
+    with read_only(database) as session:
         assert session.get_one(models.Arm, recorder.arm_ids["bad"]).state == "active"
 
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Engine as Database
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, reading
+from db.engine import Database
+from db.session import open_database, read_only
 from orchestrator.plan import Gate, Plan
 from orchestrator.running.crew import Member
 from orchestrator.running.short_decodes import ShortDecodes, wake_tokens
@@ -150,7 +150,7 @@ def test_every_trial_of_every_arm_gets_one_the_second_control_included(
     assert [trial.sequence for trial in woken] == [trial.sequence for trial in stored]
     labels = [trial.label for trial in woken if trial.kind == "measured"]
     assert {labels.count(label) for label in ("a", "b", AA_LABEL)} == {6}
-    with reading(database) as session:
+    with read_only(database) as session:
         for trial in stored:
             query = select(models.Telemetry).filter_by(trial_id=trial.id, phase="before", field="wake_tps")
             assert session.scalars(query).one().value

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from db.backup import backup, default_name, deliver
 from db.check import check
 from db.errors import LocationError, SchemaError, StorageError, TransferError
+from db.transfer.backup import backup, default_name, deliver
 from tests.db.conftest import Database
 from tests.db.filling import fill
 

@@ -2,9 +2,9 @@
 
 Keys are UUIDs, so a row is the same row wherever it is. Shared things are matched by their natural key, and the other's
 references are turned to ours; what we did not know of such a thing is filled in. Of a run that both sides know, the
-trials of both are kept, and the later row says what became of it (`db.advance`): its plan, its arms' configuration and
-where it came from never change, and one that waits or runs here is left alone. A second merge changes nothing, and the
-order of merging does not change what is there in the end.
+trials of both are kept, and the later row decides the run's state (`db.transfer.precedence`). Its plan, its arms'
+configuration and its origin never change, and a run that waits or runs here is left alone. A second merge changes
+nothing, and the order of merging does not change what is there in the end.
 
 What both sides cannot hold at once is settled by a rule and told: never silently.
 """
@@ -21,13 +21,22 @@ from typing import Any
 
 from sqlalchemy import JSON, Engine, Table
 
-from db.advance import attempts, later_trial, more_advanced
-from db.arrival import PlanReader, admit, any_plan
 from db.errors import SchemaError, TransferError, storage_errors
 from db.session import database_path, open_database
-from db.staging import staged
-from db.stamps import FLAG, drop_contradictions
-from db.tables import NATURAL_KEYS, columns, of_runs, owner, run_tables, shared_references, shared_tables, unique_keys
+from db.transfer.arrival import PlanReader, admit, any_plan
+from db.transfer.precedence import attempts, later_trial, more_advanced
+from db.transfer.rate_check import FLAG, drop_contradictions
+from db.transfer.staging import staged
+from db.transfer.tables import (
+    NATURAL_KEYS,
+    columns,
+    of_runs,
+    owner,
+    run_tables,
+    shared_references,
+    shared_tables,
+    unique_keys,
+)
 
 _TAKEN = "SELECT id FROM temp.taken"
 # Made after a run, and made again: of two for one place the later stays. Rounds and trials have rules of their own.
@@ -65,7 +74,7 @@ def merge(url: str, other: Path, *, read_plan: PlanReader = any_plan) -> Merged:
     Raises:
         TransferError: the other is this very database, or none of ours, or holds what it must not.
         SchemaError: the other is damaged or newer; or the two cannot be brought together. Nothing was changed.
-        DatabaseError: see `db.session.open_database`, `db.staging.staged`.
+        DatabaseError: see `db.session.open_database`, `db.transfer.staging.staged`.
     """
     path = database_path(url)
     other = other.expanduser().absolute()

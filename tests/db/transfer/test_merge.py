@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from db.backup import backup
 from db.check import check
 from db.engine import open_engine
 from db.errors import LocationError, NetworkDiskError, SchemaError, TransferError
-from db.merge import Merged, merge, merge_staged
-from db.portable import export_run, import_run
 from db.session import open_database
+from db.transfer.backup import backup
+from db.transfer.merge import Merged, merge, merge_staged
+from db.transfer.run_file import export_run, import_run
 from tests.db.conftest import Database
 from tests.db.filling import Filled, fill
 from tests.db.states import Description, RunState, TrialState, build, contents

@@ -4,7 +4,7 @@
     run.db          a SQLite database with that run's rows, and what they refer to
 
 Logs are not in it, nor where they lay, nor what looks like a secret in a configuration: see `db.redaction`.
-Importing checks the sum, migrates an older file, and merges it as `db.merge` does.
+Importing checks the sum, migrates an older file, and merges it as `db.transfer.merge` does.
 """
 
 import datetime as dt
@@ -23,19 +23,19 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-from db.arrival import PlanReader, any_plan
-from db.backup import deliver, refuse_in_the_way
 from db.engine import BUSY_TIMEOUT_S, compact_json
 from db.errors import TransferError, in_one_line, storage_errors
 from db.json_guard import read_json
-from db.merge import Merged, merge_staged
 from db.migrate import Version, current, refuse_all_but_current, upgrade
 from db.models import Base
 from db.redaction import allowed_by, redacted
 from db.session import database_path, open_database
-from db.staging import make_current
-from db.stranger import connect_strange
-from db.tables import columns, of_runs, run_tables, shared_references, shared_tables
+from db.transfer.arrival import PlanReader, any_plan
+from db.transfer.backup import deliver, refuse_in_the_way
+from db.transfer.merge import Merged, merge_staged
+from db.transfer.schema_check import connect_strange
+from db.transfer.staging import make_current
+from db.transfer.tables import columns, of_runs, run_tables, shared_references, shared_tables
 
 FORMAT, FORMAT_VERSION = "interlace-run", 1
 MANIFEST, CONTENT = "manifest.json", "run.db"

@@ -14,7 +14,7 @@ from pathlib import Path
 from db.engine import connect_readonly
 from db.errors import SchemaError, StorageError, TransferError, storage_errors
 from db.migrate import State, current, refuse_all_but_current, refuse_unknown
-from db.staging import copy_online
+from db.transfer.staging import copy_online
 from workers.files.atomic import copy_into
 from workers.files.private import refuse_unsafe
 

@@ -13,8 +13,8 @@ from db.engine import connect_readonly
 from db.errors import DatabaseError, NetworkDiskError, SchemaError, TransferError, storage_errors
 from db.guard import watch
 from db.location import check_disk, check_file
-from db.rows import refuse_bad_rows
-from db.stranger import examine
+from db.transfer.row_check import refuse_bad_rows
+from db.transfer.schema_check import examine
 
 COPY = "other.db"
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.advance import attempts, later_trial, more_advanced, run_key
+from db.transfer.precedence import attempts, later_trial, more_advanced, run_key
 
 START = dt.datetime(2026, 3, 1, 22, 0, tzinfo=dt.UTC)
 

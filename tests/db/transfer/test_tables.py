@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 
 from db.models import Base
-from db.tables import NATURAL_KEYS, STAYS, of_runs, owner, run_tables, shared_tables
+from db.transfer.tables import NATURAL_KEYS, STAYS, of_runs, owner, run_tables, shared_tables
 from tests.db.conftest import Database
 from tests.db.filling import Filled
 

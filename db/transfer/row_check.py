@@ -20,8 +20,8 @@ from db.errors import TransferError
 from db.guard import LONGEST_VALUE_BYTES
 from db.json_guard import LARGEST_INTEGER, read_json
 from db.models import Base, Finite, UtcDateTime
-from db.stranger import connect_strange
-from db.tables import STAYS, columns
+from db.transfer.schema_check import connect_strange
+from db.transfer.tables import STAYS, columns
 
 Rule = Callable[[Any], str | None]  # what is wrong with a value that is not NULL; None: nothing
 

@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from db.check import check
 from db.errors import LocationError, SchemaError, TransferError
-from db.portable import CONTENT, MANIFEST, export_run, import_run, is_portable, unpack
 from db.session import open_database, transaction
+from db.transfer.run_file import CONTENT, MANIFEST, export_run, import_run, is_portable, unpack
 from tests.db.conftest import Database
 from tests.db.filling import Filled, fill
 from tests.db.states import contents
