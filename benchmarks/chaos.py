@@ -37,7 +37,7 @@ from sqlalchemy import Connection, Engine, event, text
 from db import queue
 from db.engine import connect_readonly
 from db.session import open_database
-from orchestrator.commands.run import resume_run
+from orchestrator.cli import cli
 from orchestrator.configuration.compose import make_plan
 from orchestrator.judging import judge
 from orchestrator.plan import Plan
@@ -132,7 +132,7 @@ def start_life(path: Path, run_id: str, *, dies_at_commit: tuple[int, float] | N
         os.dup2(log, 2)
         if dies_at_commit is not None:
             _die_at_commit(*dies_at_commit)
-        code = resume_run(run_id, url=str(path), fail_on=(), quiet=True)
+        code = cli.main(["resume", run_id, "--db", str(path), "--quiet"], standalone_mode=False)
         sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001 - a forked process must end here, whatever it met
         os.write(2, f"{type(error).__name__}: {error}\n".encode())

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pandas as pd
 from sqlalchemy import Engine, text
 
+from db.metrics import METRICS
 from db.session import read_only
 
-METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
 VERSIONS = ("mlx_version", "mlx_lm_version", "engine_version", "os_build", "checkpoint_digest", "interlace_version")
 SERIES = ("config_sha256", "workload_sha256", "host")  # points that may be set side by side share these
 

@@ -57,7 +57,7 @@ def audit(run: str = "last", *, db: str | None = None) -> Audit:
         IncompleteError: nothing of the run is measured yet.
     """
     from db.frames import verdicts as stored_verdicts
-    from orchestrator.commands.opening import measured_run
+    from orchestrator.commands.stored_runs import measured_run
     from orchestrator.judging import judge_run
     from orchestrator.views.audit_markdown import markdown
     from orchestrator.views.audit_view import overall, plan_is_simulated, sentence
@@ -107,7 +107,7 @@ def runs(*, db: str | None = None) -> "pd.DataFrame":
 
 @contextmanager
 def _opened(db: str | None) -> "Iterator[Database]":
-    from orchestrator.commands.opening import open_stored
+    from orchestrator.commands.stored_runs import open_stored
 
     database = open_stored(db)
     try:

@@ -9,7 +9,7 @@ from db import models
 from db.engine import Database
 from db.session import read_only
 from orchestrator.statistics.findings import AuditResult, Comparison
-from orchestrator.statistics.verdicts import WORDS
+from orchestrator.vocabulary import VERDICTS
 
 
 def revisions(database: Database, run_id: str, result: AuditResult) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def _lines(earlier: models.Audit, result: AuditResult) -> Iterator[str]:
 def _words(one: models.Comparison | Comparison) -> str:
     direction = f" {one.direction}" if one.direction else ""
     ratio = "" if one.ratio is None else f" ({one.ratio:.3f})"
-    return f"{WORDS[one.verdict]}{direction}{ratio}"
+    return f"{VERDICTS[one.verdict].words}{direction}{ratio}"
 
 
 def _reasons(one: Comparison) -> str:

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from db.metrics import METRICS
+
+__all__ = ["IMPORT_FORMATS", "METRICS", "VERDICTS", "Verdict"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -25,3 +29,6 @@ VERDICTS = {
         Verdict(name="underpowered", words="underpowered", sign="…", tone="muted", usable=False),
     )
 }
+
+# Files of other tools that `db import` reads, each by a module of its own in `orchestrator.importers`.
+IMPORT_FORMATS = ("llama-bench", "mlx-chronos", "dflash-mlx", "guidellm", "vllm-bench", "llama-benchy")

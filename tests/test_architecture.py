@@ -110,7 +110,14 @@ def test_what_is_asked_often_loads_neither_pandas_nor_alembic(
 
 
 def test_the_orchestrators_process_never_loads_mlx() -> None:
-    modules = ("commands.run", "running.execution", "running.runner", "running.crew", "configuration.compose")
+    modules = (
+        "commands.planned_run",
+        "commands.measurement",
+        "running.execution",
+        "running.runner",
+        "running.crew",
+        "configuration.compose",
+    )
     code = "\n".join(f"import orchestrator.{name}" for name in modules)
     assert not loaded_by(code) & {"mlx", "mlx_lm"}
 

@@ -1,4 +1,5 @@
-"""What the commands do: compose, open, run, judge, show. Thin: the work is in the modules they call.
+"""The commands: `cmd_NAME.py` declares the command NAME with its options and carries it out.
 
-Imports are inside the functions: a command loads what it needs and no more.
+A command's module loads when the command is called, or asked for its help. For the help's sake its imports at the top
+are light; what the work needs is imported where the work begins. What several commands share has modules of its own.
 """

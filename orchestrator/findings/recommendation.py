@@ -10,7 +10,7 @@ from itertools import groupby
 from orchestrator.findings.values import ArmTurns, BetterFor, Recommendation
 from orchestrator.statistics.findings import AuditResult, Comparison
 from orchestrator.statistics.observations import LOWER_IS_FASTER
-from orchestrator.statistics.verdicts import WORDS
+from orchestrator.vocabulary import VERDICTS
 
 TTFT = "ttft_s"
 SHOWN = 3  # scopes that a sentence names for one arm
@@ -87,7 +87,7 @@ def _sentence(whole: Comparison, found: Sequence[BetterFor]) -> str:
     over_all = next((each for each in found if each.scope == "over all"), None)
     if over_all is not None:
         return f"{over_all.better} is {over_all.times:.2f}x as fast as {over_all.other}{_interval(over_all)}."
-    words = f"{pair}: {WORDS[whole.verdict]}"
+    words = f"{pair}: {VERDICTS[whole.verdict].words}"
     if found:
         words += f" over all, but {found[0].better} is better for {_listed(found)}"
     return f"{words}."

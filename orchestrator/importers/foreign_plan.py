@@ -11,8 +11,8 @@ from orchestrator.errors import InputError
 from orchestrator.importers.foreign_run import ForeignArm, ForeignResults, Model
 from orchestrator.jsonable import bounded
 from orchestrator.plan import Arm, Design, Gate, Plan, Prompt
+from orchestrator.vocabulary import METRICS
 
-METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
 NOTHING_TO_RUN = "foreign"  # for the worker class: there is none
 ORDER = "none: another tool's, in the order of its file"
 

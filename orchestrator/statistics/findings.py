@@ -7,7 +7,7 @@ from orchestrator.effects import Effect
 from orchestrator.statistics.carry_over import CarryOver
 from orchestrator.statistics.comparability import Reason, Scope
 from orchestrator.statistics.observations import ArmSummary
-from orchestrator.statistics.verdicts import WORDS
+from orchestrator.vocabulary import VERDICTS
 
 PROMPT, COURSE = "depends_on_prompt", "changes_over_run"
 VARIES = (PROMPT, COURSE)  # codes of the reasons why no single ratio is a headline
@@ -132,13 +132,13 @@ def summarise(comparisons: Sequence[Comparison], drift: float | None, metric: st
 
 
 def _sentence(one: Comparison) -> str:
-    head = f"{one.treatment} against {one.control}: {WORDS[one.verdict]}"
+    head = f"{one.treatment} against {one.control}: {VERDICTS[one.verdict].words}"
     if (split := one.split) is not None:
         return f"{one.treatment} against {one.control}: {split.text}."
     if one.ratio is None or one.ci_low is None or one.ci_high is None or one.verdict in ("not_engaged", "confounded"):
         return f"{head}; {'; '.join(reason.text for reason in one.reasons[:2])}."
     if (varies := one.varies) is not None:
-        return f"{one.treatment} against {one.control}: {varies.text}; on the average {WORDS[one.verdict]}{_led(one)}."
+        return f"{one.treatment} against {one.control}: {varies.text}; on the average {VERDICTS[one.verdict].words}{_led(one)}."
     figure = f"{one.ratio:.3f}x ({one.ci_low:.3f} to {one.ci_high:.3f}) in {one.rounds} rounds"
     return f"{head}{_led(one)}, {figure}."
 

@@ -7,15 +7,6 @@ from orchestrator.effects import Effect
 from orchestrator.schedule import minimum_rounds
 from orchestrator.statistics.comparability import Reason
 
-WORDS = {
-    "supported": "supported",
-    "no_difference": "no difference",
-    "could_be_drift": "could be drift",
-    "not_engaged": "not engaged",
-    "confounded": "confounded",
-    "underpowered": "underpowered",
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:

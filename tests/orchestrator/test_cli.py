@@ -282,9 +282,9 @@ def test_a_reader_that_has_had_enough_is_no_verdict(shell: Shell) -> None:
 
 def test_a_childs_broken_pipe_is_no_quiet_end(shell: Shell) -> None:
     code = (
-        "import errno, sys; from orchestrator import cli; from orchestrator.commands import database\n"
-        "def broken(**_): raise BrokenPipeError(errno.EPIPE, 'of a child')\n"
-        "database.database_path = broken; sys.argv = ['interlace', 'db', 'path']; cli.main()"
+        "import errno, sys; from db import location; from orchestrator import cli\n"
+        "def broken(*_): raise BrokenPipeError(errno.EPIPE, 'of a child')\n"
+        "location.database_path = broken; sys.argv = ['interlace', 'db', 'path']; cli.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=shell.env, check=False)
     assert done.returncode == 1

@@ -1,18 +1,17 @@
-"""The command line repeats a few lists: importing their modules would cost `--help` its speed. They stay equal."""
+"""The words of the command line: declared once, and harmless to the terminal."""
 
 import pytest
 
 from orchestrator import audit, cli
-from orchestrator.statistics.observations import METRICS
-from orchestrator.statistics.verdicts import WORDS
+from orchestrator.importers.formats import FORMATS
 from orchestrator.views import audit_drawing, audit_view
-from workers.machine.drift import PROFILES
+from orchestrator.vocabulary import IMPORT_FORMATS, METRICS, VERDICTS
 
 
-def test_the_lists_of_the_command_line_are_those_of_the_code() -> None:
-    assert set(cli.VERDICTS) == set(WORDS) == set(audit_drawing.VERDICT_STYLES)
-    assert set(cli.METRICS) == set(METRICS) == set(audit_view.METRIC_WORDS)
-    assert set(cli.PROFILES) == set(PROFILES)
+def test_every_word_of_the_vocabulary_can_be_drawn_and_read() -> None:
+    assert set(VERDICTS) == set(audit_drawing.VERDICT_STYLES)
+    assert set(METRICS) == set(audit_view.METRIC_WORDS)
+    assert set(IMPORT_FORMATS) == {each.name for each in FORMATS}
     assert audit_view.RUN_DRIFT == audit.RUN_DRIFT
 
 

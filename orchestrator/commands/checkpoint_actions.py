@@ -1,4 +1,4 @@
-"""What the `interlace checkpoint` commands do."""
+"""The `checkpoint` commands' work: list, import, make and inspect model weights."""
 
 import os
 import sys
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from orchestrator.commands.opening import optional_path
 from orchestrator.configuration.groups import Parts
 from orchestrator.errors import InputError
 from orchestrator.views.terminal import console, table
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 WITHOUT_WEIGHTS = "simulated"
 
 
-def list_checkpoints(*, config_dir: str | None) -> None:
-    """`interlace checkpoint list`."""
-    parts = Parts(optional_path(config_dir))
+def list_checkpoints(*, config_dir: Path | None) -> None:
+    """Print the checkpoints that can be named, and whether they are on this machine."""
+    parts = Parts(config_dir)
     names = parts.options("checkpoint")
     parts.load([("checkpoint", name) for name in names])
     made = table("checkpoint", "source", "bits", "draft", "weights", right=("bits",))
@@ -45,7 +44,11 @@ def _presence(config: dict[str, object]) -> str:
 
 
 def import_checkpoint(source: str, *, name: str | None, bits: int | None) -> None:
-    """`interlace checkpoint import`."""
+    """Import the small model, or a GGUF file.
+
+    Raises:
+        InputError: no such file, or one that cannot be imported or written.
+    """
     try:
         if source in ("smollm2", "smollm2-f32"):
             _import_smollm2(source)
@@ -94,15 +97,19 @@ def _import_gguf(source: Path, *, name: str | None, bits: int | None) -> None:
 
 
 def make_checkpoint(
-    source: str, *, name: str | None, bits: int | None, group_size: int, dtype: str | None, config_dir: str | None
+    source: str, *, name: str | None, bits: int | None, group_size: int, dtype: str | None, config_dir: Path | None
 ) -> None:
-    """`interlace checkpoint make`."""
+    """Make a checkpoint of an unquantised one.
+
+    Raises:
+        InputError: nothing to make, no such source, or one that cannot be made or written.
+    """
     from workers.weights.quantisation import Quantisation
     from workers.weights.quantisation import make_checkpoint as make
 
     if bits is None and dtype is None:
-        raise InputError(f"{source}: nothing to make; say --bits, --dtype, or both")
-    parts = Parts(optional_path(config_dir))
+        raise InputError(f"{source}: nothing to make; give --bits, --dtype, or both")
+    parts = Parts(config_dir)
     wanted = Quantisation(bits=bits, group_size=group_size, dtype=dtype)
     made_name = _require_name(name or _made_name(source, wanted))
     try:
@@ -136,12 +143,16 @@ def _how_to_name(name: str, bits: int | None) -> str:
     """Where a new folder's name has to be written so that a plan finds it."""
     lines = ["defaults:", "  - /schema/checkpoint@_here_", "  - _self_", "source: imported"]
     lines += [] if bits is None else [f"bits: {bits}"]
-    return "\n".join([f"name it in DIR/checkpoint/{name}.yaml, then say --config-dir DIR:", *lines])
+    return "\n".join([f"name it in DIR/checkpoint/{name}.yaml, then add --config-dir DIR:", *lines])
 
 
-def inspect_checkpoint(name: str, *, config_dir: str | None) -> None:
-    """`interlace checkpoint inspect`."""
-    parts = Parts(optional_path(config_dir))
+def inspect_checkpoint(name: str, *, config_dir: Path | None) -> None:
+    """Print a checkpoint's shape, bytes and digest.
+
+    Raises:
+        InputError: no such checkpoint, or one that cannot be read.
+    """
+    parts = Parts(config_dir)
     try:
         if name in parts.options("checkpoint"):
             parts.load([("checkpoint", name)])

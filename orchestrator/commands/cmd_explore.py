@@ -1,8 +1,16 @@
 """`interlace explore`."""
 
+import click
 
-def explore_database(*, url: str | None, port: int | None, open_browser: bool) -> None:
-    """`interlace explore`: the database in the browser until Ctrl-C."""
+from orchestrator.commands import options
+
+
+@click.command("explore")
+@options.db
+@click.option("--port", type=click.IntRange(0, 65535), help="Default: 8341, or a free one if it is taken.")
+@click.option("--no-browser", is_flag=True, help="Print the address only.")
+def command(url: str | None, port: int | None, *, no_browser: bool) -> None:
+    """Open the database in the browser, read-only, on this machine only."""
     from db.location import database_path
     from db.session import database_url, open_existing
     from orchestrator.explore.server import explore
@@ -15,6 +23,6 @@ def explore_database(*, url: str | None, port: int | None, open_browser: bool) -
         where,
         database_path(where),
         port=port,
-        open_browser=open_browser,
+        open_browser=not no_browser,
         say=lambda text: out.print(text, soft_wrap=True),
     )

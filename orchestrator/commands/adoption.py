@@ -7,9 +7,14 @@ from dataclasses import replace
 import click
 
 from db.escaping import shown_line
-from orchestrator.commands.queue import Planned
+from db.session import database_url, open_existing
+from orchestrator.commands.planned_run import Planned
+from orchestrator.commands.stored_runs import named_run
 from orchestrator.errors import InputError
 from orchestrator.plan import Plan
+from orchestrator.planning.disclosure import disclosure
+from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
+from orchestrator.running.provenance import origin_in_words, plan_to_adopt
 
 
 def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed: bool) -> Planned:
@@ -19,11 +24,6 @@ def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed:
         InputError: overrides beside it, or no agreement.
         NotOursError: another tool's results, or a plan that was changed since it was stored.
     """
-    from db.session import database_url, open_existing
-    from orchestrator.commands.opening import named_run
-    from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
-    from orchestrator.running.provenance import origin_in_words, plan_to_adopt
-
     if overrides:
         raise InputError(f"run --from {run_text}: takes the plan as it is; leave out {overrides[0]!r}")
     chosen = database_url(url)
@@ -40,8 +40,6 @@ def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed:
 
 
 def _show(plan: Plan, run_id: str, origin: str) -> None:
-    from orchestrator.planning.disclosure import disclosure
-
     sys.stdout.write(f"the plan of run {run_id}, {origin}, would execute on this machine:\n")
     for head, lines in disclosure(plan):
         sys.stdout.write(f"  {head}\n")

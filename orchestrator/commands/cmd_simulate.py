@@ -1,57 +1,59 @@
-"""`interlace plan` and `interlace simulate`: before anything runs."""
+"""`interlace simulate`."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from orchestrator.commands.opening import optional_path
+import click
+
+from orchestrator.commands import options
 from orchestrator.errors import InputError
-from orchestrator.plan import Plan, dump
+from workers.machine.drift import PROFILES
+
+if TYPE_CHECKING:
+    from orchestrator.plan import Plan
 
 HEAT_RUNS = 200  # of a cooldown, at most: each looks for carry-over too
 
 
-def show_plan(overrides: Sequence[str], *, config_dir: str | None, as_json: bool) -> None:
-    """`interlace plan`."""
-    from orchestrator.configuration.compose import make_plan
-    from orchestrator.views.machine_lines import machine_lines, noise_here
-
-    composed = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here)
-    if as_json:
-        sys.stdout.write(dump(composed.plan) + "\n")
-        return
-    from db.session import database_url
-    from orchestrator.schedule import build_schedule
-    from orchestrator.views.plan_view import print_plan
-    from orchestrator.views.terminal import console
-
-    schedule = build_schedule(composed.plan)
-    lines = machine_lines(composed.plan, schedule, url=database_url(composed.db_url))
-    print_plan(composed.plan, schedule, console(), extra=lines)
-
-
-def simulate_design(
-    overrides: Sequence[str],
-    *,
-    config_dir: str | None,
-    profiles: Sequence[str],
+@click.command("simulate")
+@options.plan_arguments
+@click.option("--profile", "profiles", multiple=True, type=click.Choice(PROFILES), help="Repeatable. Default: all.")
+@click.option("--effect", default="5%", show_default=True, help="The treatment's true effect.")
+@click.option("--noise", default="1%", show_default=True, help="Scale of the trials' own noise.")
+@click.option("--drift", metavar="SIZE", help="Over the run, as -34%. Default: each profile's own size.")
+@click.option("--runs", default=1000, show_default=True, type=click.IntRange(50, 20000), help="Simulated runs each.")
+@click.option(
+    "--heat",
+    metavar="ARM=SIZE",
+    multiple=True,
+    help="By how much many trials of an arm in a row would slow the next one, as B=5%. Repeatable. Plans a cooldown.",
+)
+@click.option("--decay", default=0.8, show_default=True, help="Share of the heat that is left one trial later.")
+def command(
+    overrides: tuple[str, ...],
+    config_dir: Path | None,
+    profiles: tuple[str, ...],
     effect: str,
     noise: str,
     drift: str | None,
     runs: int,
-    heat: Sequence[str] = (),
-    decay: float = 0.8,
+    heat: tuple[str, ...],
+    decay: float,
 ) -> None:
-    """`interlace simulate`: the plan's design on simulated machines."""
+    """Try your design on a simulated machine: false positives, power, width.
+
+    Arms, rounds and level are those of the plan that OVERRIDES describe.
+    """
     from orchestrator.configuration.compose import make_plan
     from orchestrator.configuration.detecting import percentage, refuse_one_entry
-    from orchestrator.statistics.drift import PROFILES
     from orchestrator.statistics.judge_design import judge_design
     from orchestrator.views.machine_lines import noise_here
     from orchestrator.views.plan_view import print_judgements
     from orchestrator.views.terminal import console
 
-    plan = make_plan(overrides, config_dir=optional_path(config_dir), noise_of=noise_here).plan
+    plan = make_plan(overrides, config_dir=config_dir, noise_of=noise_here).plan
     refuse_one_entry(len(plan.arms) + plan.design.aa, what="simulate")
     if heat:
         _simulate_heat(plan, heat, decay=decay, noise=percentage(noise, what="--noise", low=0, high=1), runs=runs)
@@ -71,7 +73,7 @@ def simulate_design(
     print_judgements(found, plan=plan, effect=true_effect, runs=runs, out=console())
 
 
-def _simulate_heat(plan: Plan, heat: Sequence[str], *, decay: float, noise: float, runs: int) -> None:
+def _simulate_heat(plan: "Plan", heat: Sequence[str], *, decay: float, noise: float, runs: int) -> None:
     from orchestrator.statistics.drift import standard
     from orchestrator.statistics.heat_design import judge_heat
     from orchestrator.views.heat_view import print_cooldowns
@@ -99,7 +101,7 @@ def _simulate_heat(plan: Plan, heat: Sequence[str], *, decay: float, noise: floa
     print_cooldowns(found, plan=plan, decay=decay, runs=runs, out=console())
 
 
-def _heats(plan: Plan, given: Sequence[str]) -> dict[str, float]:
+def _heats(plan: "Plan", given: Sequence[str]) -> dict[str, float]:
     """Each arm's heat; arms are named as in the plan, or by their letters there.
 
     Raises:

@@ -2,25 +2,20 @@
 
 import sys
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from db.escaping import shown_line
+from db.session import open_database
+from orchestrator.importers.foreign_plan import make_plan
+from orchestrator.importers.foreign_run import ForeignResults
+from orchestrator.importers.source import Choices, Source, read_results
+from orchestrator.importers.storage import store
+from orchestrator.plan import Plan
 
-if TYPE_CHECKING:
-    from orchestrator.importers.foreign_run import ForeignResults
-    from orchestrator.importers.source import Choices, Source
-    from orchestrator.plan import Plan
 
-
-def import_results(url: str, file: Path, *, choices: "Choices", dry_run: bool) -> None:
+def import_results(url: str, file: Path, *, choices: Choices, dry_run: bool) -> None:
     """Read a file, say what is in it and what was assumed, and store it unless it is there or nothing is to be."""
-    from importlib.metadata import version
-
-    from db.session import open_database
-    from orchestrator.importers.foreign_plan import make_plan
-    from orchestrator.importers.source import read_results
-    from orchestrator.importers.storage import store
 
     source, results = read_results(file, choices)
     plan = make_plan(
@@ -42,7 +37,7 @@ def import_results(url: str, file: Path, *, choices: "Choices", dry_run: bool) -
     sys.stdout.write(f"stored as run {done.run_id}: not randomised, so an audit of it supports nothing\n")
 
 
-def _tell(source: "Source", results: "ForeignResults", plan: "Plan", *, host: str | None) -> None:
+def _tell(source: Source, results: ForeignResults, plan: Plan, *, host: str | None) -> None:
     tool = f" {results.tool_version}" if results.tool_version else ""
     machine = ", ".join(part for part in (host or "unknown host", results.machine.chip) if part)
     counts = Counter(trial.arm for trial in results.trials)

@@ -1,6 +1,5 @@
-"""What several commands begin with."""
+"""The database and the run that a command names."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import HeldError, IncompleteError, InputError
@@ -9,15 +8,9 @@ if TYPE_CHECKING:
     from db.engine import Database
     from orchestrator.stored_run import StoredRun
 
-EXIT_DONE, EXIT_VERDICT = 0, 1
-
-
-def optional_path(text: str | None) -> Path | None:
-    """An optional path as typed: the command line keeps it as text."""
-    return None if text is None else Path(text)
-
 
 def open_stored(url: str | None) -> "Database":
+    """The database, which must be there."""
     from db.session import database_url, open_existing
 
     return open_existing(database_url(url))

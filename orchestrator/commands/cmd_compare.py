@@ -1,0 +1,27 @@
+"""`interlace compare`."""
+
+import click
+
+from orchestrator.commands import options
+from orchestrator.commands.stored_runs import measured_run, open_stored
+from orchestrator.errors import InputError
+
+
+@click.command("compare")
+@click.argument("run_a", metavar="RUN_A")
+@click.argument("run_b", metavar="RUN_B")
+@options.db
+def command(run_a: str, run_b: str, url: str | None) -> None:
+    """Relate two runs through the control that both of them held."""
+    from orchestrator.judging import evenings_of, run_side
+    from orchestrator.statistics.compare import compare_runs
+    from orchestrator.views.relation_view import print_comparison
+    from orchestrator.views.terminal import console
+
+    database = open_stored(url)
+    sides = [measured_run(database, text) for text in (run_a, run_b)]
+    if sides[0].run_id == sides[1].run_id:
+        raise InputError(f"{run_a} and {run_b} are the same run: name two, see `interlace status`")
+    first, second = map(run_side, sides)
+    evenings = evenings_of(database, first.run_id, without=second.run_id)
+    print_comparison(compare_runs(first, second, evenings=evenings), console())

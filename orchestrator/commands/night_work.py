@@ -1,0 +1,81 @@
+"""A night of `interlace work`: refused early where it cannot be, carried out, and summed up however it ends."""
+
+import datetime as dt
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from db.engine import Database
+from db.errors import StorageError
+from db.escaping import shown
+from orchestrator.errors import IncompleteError, InterlaceError
+from orchestrator.planning.residency import is_simulated
+from orchestrator.queue.agenda import Waiting, waiting_here
+from orchestrator.queue.machine_lock import MachineLock
+from orchestrator.queue.night import Night
+from orchestrator.queue.notification import notify
+from orchestrator.queue.summary import Summary, markdown, write_summary
+from orchestrator.running.execution import check_machine
+
+
+def take_machine(waiting: Sequence[Waiting], lock: MachineLock, database: Database) -> None:
+    """Refuse now what would be refused at night: somebody measures already, or this machine is not fit."""
+    for each in waiting:
+        if each.plan is not None and not all(is_simulated(arm) for arm in each.plan.arms):
+            lock.take()
+            check_machine(each.plan, Path(database.url.database or "."))
+
+
+def spend(night: Night, to_check: Sequence[Waiting]) -> int:
+    """The night itself. However it ends, it is summed up and told."""
+    began_at = night.now()
+    try:
+        night.check(to_check)
+        night.drain()
+    except KeyboardInterrupt:
+        _sum_up(night, began_at, why="it was interrupted", code=130)
+        raise
+    except StorageError as error:
+        _sum_up(night, began_at, why=f"nothing could be stored: {error}", code=error.exit_code)
+        raise
+    except InterlaceError as error:
+        _sum_up(night, began_at, why=str(error), code=error.exit_code)
+        raise
+    left = _left(night)
+    code = IncompleteError.exit_code if left or any(run.state == "failed" for run in night.ended) else 0
+    why = (
+        "the queue is empty" if not left else "the time had come" if night.is_over else "what is left cannot go on now"
+    )
+    _sum_up(night, began_at, why=why, code=code)
+    return code
+
+
+def _left(night: Night) -> int:
+    return len(waiting_here(night.database, night.host))
+
+
+def _sum_up(night: Night, began_at: dt.datetime, *, why: str, code: int) -> None:
+    """The summary file, and whoever is to be told. What fails of it is a note."""
+    path = Path(night.database.url.database or ".")
+    try:
+        left = _left(night)
+    except StorageError:
+        left = 0
+    summary = Summary(
+        host=night.host.hostname,
+        database=str(path),
+        began_at=began_at,
+        ended_at=night.now(),
+        why=why,
+        runs=night.ended,
+        waiting=left,
+    )
+    try:
+        written = write_summary(summary, path)
+    except OSError as error:
+        sys.stderr.write(f"interlace: the night's summary cannot be written: {shown(str(error))}\n")
+        written = path
+    else:
+        night.teller.noted(f"the night in a file: {written}")
+    for problem in notify(summary.headline, markdown(summary), written, exit_code=code):
+        night.teller.noted(f"not notified: {problem}")

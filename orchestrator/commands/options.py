@@ -1,0 +1,51 @@
+"""Options that several commands take."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchestrator.vocabulary import METRICS, VERDICTS
+
+Command = Callable[..., Any]
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def config_dir(command: Command) -> Command:
+    """`--config-dir`, as `config_dir`."""
+    return click.option(
+        "--config-dir",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="A folder with your own groups: DIR/checkpoint/mine.yaml becomes checkpoint=mine.",
+    )(command)
+
+
+def plan_arguments(command: Command) -> Command:
+    """OVERRIDES and `--config-dir`: what a plan is composed of."""
+    return click.argument("overrides", nargs=-1, metavar="[OVERRIDES]...")(config_dir(command))
+
+
+def db(command: Command) -> Command:
+    """`--db`, as `url`."""
+    return click.option(
+        "--db", "url", metavar="URL", help="The database. Default: INTERLACE_DB, else your data folder."
+    )(command)
+
+
+def fail_on(command: Command) -> Command:
+    """`--fail-on`, as `fail_on`."""
+    return click.option(
+        "--fail-on",
+        multiple=True,
+        type=click.Choice(list(VERDICTS)),
+        help="Exit with 1 when a comparison over all prompts has this verdict. Repeatable.",
+    )(command)
+
+
+def metric(*, help: str | None = None, default: str | None = None) -> Callable[[Command], Command]:
+    """`--metric`, as `metric`."""
+    return click.option(
+        "--metric", type=click.Choice(METRICS), default=default, show_default=default is not None, help=help
+    )

@@ -1,0 +1,62 @@
+"""A run that is about to be stored: its plan composed, its weights found, and both put into the queue.
+
+Loads what composing a plan needs.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from db import queue
+from db.engine import Database
+from db.session import database_path, database_url, open_database
+from orchestrator.configuration.compose import make_plan
+from orchestrator.plan import Plan
+from orchestrator.planning.residency import is_simulated
+from orchestrator.planning.weights import ArmWeights, find_weights, refuse_what_does_not_fit
+from orchestrator.running.recorder import create_run
+from orchestrator.schedule import build_schedule
+from orchestrator.views.machine_lines import machine_lines, noise_here
+from orchestrator.views.plan_view import print_plan
+from orchestrator.views.terminal import console
+from workers.machine.host import read_host
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan that this machine could run: composed, its weights found, its memory held against what there is."""
+
+    plan: Plan
+    weights: Mapping[str, ArmWeights]
+    url: str
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything of it is measured: not all arms are simulated."""
+        return not all(is_simulated(arm) for arm in self.plan.arms)
+
+
+def compose_run(overrides: Sequence[str], *, config_dir: Path | None) -> Planned:
+    """Compose and freeze a plan; nothing is stored.
+
+    Raises:
+        InputError: the plan, or a checkpoint that is not there.
+        RefusedError: it does not fit into this machine's memory.
+    """
+    composed = make_plan(overrides, config_dir=config_dir, noise_of=noise_here)
+    weights = find_weights(composed.plan)
+    refuse_what_does_not_fit(composed.plan)
+    return Planned(plan=composed.plan, weights=weights, url=database_url(composed.db_url))
+
+
+def store_run(planned: Planned, *, quiet: bool) -> tuple[Database, str]:
+    """Store the frozen plan as a run, and put it last into the queue; the run's id."""
+    database = open_database(planned.url)
+    if not quiet:
+        schedule = build_schedule(planned.plan)
+        print_plan(planned.plan, schedule, console(), extra=machine_lines(planned.plan, schedule, url=planned.url))
+    log_root = database_path(planned.url).parent / "logs"
+    recorder = create_run(database, planned.plan, host=read_host(), weights=planned.weights, log_root=log_root)
+    queue.add(database, recorder.run_id, now=dt.datetime.now(dt.UTC))
+    return database, recorder.run_id
