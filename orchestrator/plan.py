@@ -16,6 +16,9 @@ from orchestrator.typed import build
 PLAN_VERSION = 1
 MOST_PLAN_CHARACTERS = 64_000_000  # prompts included
 MOST_ROUNDS = 1_000_000
+# Of the generated document (`orchestrator.configuration.document`) with SmolLM2's tokenizer; other
+# tokenizers of its kind lie within some 15 per cent.
+CHARACTERS_PER_TOKEN = 3.3
 _CHOICES = {
     "metric": ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s"),
     "interleave_by": ("prompt", "workload"),
@@ -57,6 +60,12 @@ class Prompt:
     @property
     def sha256(self) -> str:
         return sha256_of({"turns": self.turns, "max_tokens": self.max_tokens})
+
+    @property
+    def context_tokens(self) -> int:
+        """About how many tokens the conversation takes to its end."""
+        characters = sum(len(message["content"]) for turn in self.turns for message in turn)
+        return round(characters / CHARACTERS_PER_TOKEN) + len(self.turns) * self.max_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

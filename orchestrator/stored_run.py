@@ -10,7 +10,7 @@ import pandas as pd
 from db import frames
 from db.engine import Database
 from orchestrator.plan import Plan
-from orchestrator.running.stored import frozen_plan
+from orchestrator.planning.frozen_plan import frozen_plan
 
 _SAMPLER = ("temperature", "top_p", "top_k", "min_p")
 

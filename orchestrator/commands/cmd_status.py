@@ -18,11 +18,11 @@ def command(url: str | None, limit: int, *, watch: bool) -> None:
     from db.runs import newest_runs
     from orchestrator.queue.agenda import agenda, waiting_here
     from orchestrator.queue.machine_lock import machine_holder
-    from orchestrator.queue.watch import live_run
-    from orchestrator.queue.watch import watch as follow
     from orchestrator.views.queue_view import print_queue
     from orchestrator.views.status_view import print_at, print_problems, print_status
     from orchestrator.views.terminal import console
+    from orchestrator.views.watch import live_run
+    from orchestrator.views.watch import watch as follow
     from workers.machine.host import read_host
 
     database, out, now = open_stored(url), console(), dt.datetime.now(dt.UTC)

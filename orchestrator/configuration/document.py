@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import conf
+from orchestrator.plan import CHARACTERS_PER_TOKEN
 
 GRAMMAR_FILE = Path(conf.__file__).parent / "prompts" / "report.toml"
 
-# Of this very text with SmolLM2's tokenizer: 3.3. Other tokenizers of its kind lie within some 15 per cent.
-CHARACTERS_PER_TOKEN = 3.3
 
 CHARACTERS_A_CAST = 100_000
 

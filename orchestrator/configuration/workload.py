@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.configuration.document import CHARACTERS_PER_TOKEN, two_turn_messages
+from orchestrator.configuration.document import two_turn_messages
 from orchestrator.errors import InputError
 from orchestrator.plan import Prompt
 
@@ -189,9 +189,3 @@ def _two_turns(workload: Mapping[str, Any]) -> Prompt:
     return Prompt(
         id=f"{name}/0", workload=name, prompt_class="long", turns=tuple(turns), max_tokens=workload["max_tokens"]
     )
-
-
-def context_tokens(prompt: Prompt) -> int:
-    """About how many tokens a conversation takes to its end."""
-    characters = sum(len(message["content"]) for turn in prompt.turns for message in turn)
-    return round(characters / CHARACTERS_PER_TOKEN) + len(prompt.turns) * prompt.max_tokens

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.configuration.document import CHARACTERS_PER_TOKEN
-from orchestrator.plan import Arm, Plan, Prompt
+from orchestrator.plan import CHARACTERS_PER_TOKEN, Arm, Plan, Prompt
 from orchestrator.schedule import ScheduledTrial
 
 # Between two trials: telemetry, a commit, and the messages to the worker; some 0.02 s on Linux.

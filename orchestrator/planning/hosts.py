@@ -1,4 +1,4 @@
-"""Which stored host this machine is.
+"""This machine among the stored hosts: which of them it is, and the rates that were measured on it.
 
 A Mac is known by the UUID of its hardware: its name follows the network unless somebody has set one. Where there is no
 such UUID, and in databases of versions before it was read, a machine is known by its name, chip, cores and memory.
@@ -12,10 +12,14 @@ from sqlalchemy.orm import Session
 
 from db import models
 from db.engine import Database
-from db.session import read_only
-from orchestrator.plan import sha256_of
+from db.errors import DatabaseError
+from db.rates import measured_rates
+from db.session import open_existing, read_only
+from orchestrator.plan import Plan, sha256_of
+from orchestrator.planning.estimate import Rates
+from orchestrator.planning.residency import is_simulated
 from workers.machine.bandwidth import published_gb_per_s
-from workers.machine.host import HostFacts
+from workers.machine.host import HostFacts, read_host
 
 
 def machine_identity(host: HostFacts) -> str:
@@ -51,6 +55,28 @@ def host_row(session: Session, host: HostFacts) -> models.Host:
     row.machine_sha256 = identity
     session.flush()
     return row
+
+
+def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
+    """The rates of arms that were measured on this host before, by name.
+
+    Args:
+        url: the database; it need not be there.
+    """
+    by_config = {arm.config_sha256: arm.name for arm in plan.arms if not is_simulated(arm)}
+    if not by_config:
+        return {}
+    try:
+        database = open_existing(url)
+        found = measured_rates(database, by_config, host_ids=own_host_ids(database, read_host()))
+    except DatabaseError:
+        return {}  # no database yet, or one that `run` will refuse with its reason
+    return {
+        by_config[key]: Rates(
+            prefill_tps=rates.prefill_tps, decode_tps=rates.decode_tps, load_s=rates.load_s, measured=True
+        )
+        for key, rates in found.items()
+    }
 
 
 def _own_rows(rows: Iterable[models.Host], host: HostFacts) -> list[models.Host]:

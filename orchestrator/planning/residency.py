@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.configuration.workload import context_tokens
 from orchestrator.plan import Arm, Prompt, canonical_json
 from orchestrator.planning.device import working_set_bytes
 from orchestrator.planning.fit import Conversation, gb
@@ -47,7 +46,7 @@ def plan_of(arms: Sequence[Arm], prompts: Sequence[Prompt]) -> MemoryPlan:
             known[key] = model_size(checkpoint)
         return known[key]
 
-    context = max((context_tokens(prompt) for prompt in prompts), default=0)
+    context = max((prompt.context_tokens for prompt in prompts), default=0)
     real = [arm for arm in arms if not is_simulated(arm)]
     memories = [
         arm_memory(
@@ -95,7 +94,7 @@ def conversations(prompts: Sequence[Prompt]) -> tuple[Conversation, ...]:
     """The prompts' lengths."""
     return tuple(
         Conversation(
-            prompt_tokens=context_tokens(prompt) - len(prompt.turns) * prompt.max_tokens,
+            prompt_tokens=prompt.context_tokens - len(prompt.turns) * prompt.max_tokens,
             turns=len(prompt.turns),
             max_tokens=prompt.max_tokens,
         )

@@ -9,7 +9,6 @@ from orchestrator.plan import Arm, Plan
 from orchestrator.planning.fit import describe_arm, gb, misfit
 from orchestrator.planning.memory import MemoryPlan
 from orchestrator.planning.residency import conversations, found_here, is_attached, is_simulated, model_size, plan_of
-from orchestrator.running.crew import Weights
 from workers.errors import EngineError
 from workers.weights.checkpoints import CheckpointInfo, describe, resolve
 from workers.weights.drafts import BLOCK, MODEL, require_fit_of
@@ -19,6 +18,14 @@ _DRAFT_KINDS = {
     **dict.fromkeys(("dflash", "dflash_server", "omlx_dflash"), BLOCK),
     **dict.fromkeys(("mlx_lm_draft", "mlx_lm_server_draft"), MODEL),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """An arm's checkpoints as the worker needs them: paths absolute."""
+
+    checkpoint: dict[str, Any]
+    draft: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,11 @@ from orchestrator.errors import RefusedError
 from orchestrator.plan import Plan
 from orchestrator.planning.estimate import Estimate
 from orchestrator.planning.forecast import forecast
-from orchestrator.planning.hosts import own_host_ids
+from orchestrator.planning.frozen_plan import frozen_plan
+from orchestrator.planning.hosts import known_rates, own_host_ids
 from orchestrator.running.progress import remainder
-from orchestrator.running.stored import frozen_plan, stored_trials
+from orchestrator.running.stored import stored_trials
 from orchestrator.schedule import ScheduledTrial, build_schedule
-from orchestrator.views.machine_lines import known_rates
 from workers.machine.host import HostFacts
 from workers.machine.process_identity import Lease, holds
 

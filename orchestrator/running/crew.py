@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from orchestrator.plan import Arm, Deadlines
+from orchestrator.planning.weights import Weights
 from orchestrator.secrecy import secret_variables
 from workers.errors import WorkerFault
 from workers.machine.settling import available_bytes, unreturned_bytes
@@ -49,14 +49,6 @@ class Member:
             workers.errors.WorkerFault: its `alive` says whether the worker goes on.
         """
         return self.process.probe(request, limit_s=request.budget_s + self.deadlines.first_token_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """An arm's checkpoints as the worker needs them: paths absolute."""
-
-    checkpoint: dict[str, Any]
-    draft: dict[str, Any] | None
 
 
 @dataclass(slots=True)

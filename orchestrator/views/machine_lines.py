@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator.configuration.detecting import detects
 from orchestrator.plan import Plan
-from orchestrator.planning.estimate import Rates
 from orchestrator.planning.forecast import forecast
+from orchestrator.planning.hosts import known_rates
 from orchestrator.planning.residency import is_simulated, plan_of
 from orchestrator.planning.weights import fetch_line, memory_line, what_does_not_fit, wrong_draft
 from orchestrator.schedule import ScheduledTrial
@@ -49,27 +49,3 @@ def noise_here(url: str | None) -> "Noise | None":
     from workers.machine.host import read_host
 
     return host_noise(database_url(url), host=read_host())
-
-
-def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
-    """The rates of arms that were measured on this host before, by name."""
-    from db.errors import DatabaseError
-    from db.rates import measured_rates
-    from db.session import open_existing
-    from orchestrator.planning.hosts import own_host_ids
-    from workers.machine.host import read_host
-
-    by_config = {arm.config_sha256: arm.name for arm in plan.arms if not is_simulated(arm)}
-    if not by_config:
-        return {}
-    try:
-        database = open_existing(url)
-        found = measured_rates(database, by_config, host_ids=own_host_ids(database, read_host()))
-    except DatabaseError:
-        return {}  # no database yet, or one that `run` will refuse with its reason
-    return {
-        by_config[key]: Rates(
-            prefill_tps=rates.prefill_tps, decode_tps=rates.decode_tps, load_s=rates.load_s, measured=True
-        )
-        for key, rates in found.items()
-    }

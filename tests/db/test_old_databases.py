@@ -19,10 +19,10 @@ from db.migrate import State, upgrade
 from db.session import open_existing, transaction
 from orchestrator.judging import judge_run
 from orchestrator.plan import load
+from orchestrator.planning.frozen_plan import stored_plan
 from orchestrator.running.events import SilentObserver
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import reopen_run
-from orchestrator.running.stored import stored_plan
 from orchestrator.stored_run import StoredRun
 
 FROZEN = Path("tests/fixtures/databases")

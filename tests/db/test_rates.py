@@ -8,12 +8,11 @@ from sqlalchemy import Engine
 from db.rates import measured_rates
 from db.session import open_database
 from orchestrator.plan import Plan
-from orchestrator.planning.hosts import own_host_ids
+from orchestrator.planning.hosts import known_rates, own_host_ids
 from orchestrator.planning.weights import find_weights
 from orchestrator.running.events import SilentObserver
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
-from orchestrator.views.machine_lines import known_rates
 from tests.orchestrator.plans import arm, plan
 from workers.machine.host import read_host
 

@@ -17,10 +17,10 @@ from db.errors import TransferError
 from db.session import open_existing, read_only
 from orchestrator.cli import cli
 from orchestrator.errors import InputError, NotOursError
+from orchestrator.planning.frozen_plan import frozen_plan
 from orchestrator.running.events import SilentObserver
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import reopen_run
-from orchestrator.running.stored import frozen_plan
 
 PLANNED = [
     "engine=simulated",

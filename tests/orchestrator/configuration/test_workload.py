@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.configuration.groups import SHIPPED_DIR
-from orchestrator.configuration.workload import context_tokens, parse_prompts, read_workload
+from orchestrator.configuration.workload import parse_prompts, read_workload
 from orchestrator.errors import InputError
 from orchestrator.plan import Prompt
 
@@ -171,7 +171,7 @@ def test_the_shipped_prompts_are_what_they_were() -> None:
 
 def test_the_context_is_about_the_prompts_with_their_answers() -> None:
     (prompt,) = parse(line(messages=[{"role": "user", "content": "x" * 330}], max_tokens=20))
-    assert context_tokens(prompt) == 120
+    assert prompt.context_tokens == 120
 
 
 GOLDEN = {

@@ -24,8 +24,8 @@ from orchestrator.importers.source import Choices, Source, in_utc, read_results
 from orchestrator.importers.storage import store
 from orchestrator.judging import host_noise, judge_run
 from orchestrator.plan import Plan, dump, load
+from orchestrator.planning.frozen_plan import stored_plan
 from orchestrator.running.provenance import refuse_from_elsewhere
-from orchestrator.running.stored import stored_plan
 from orchestrator.stored_run import StoredRun
 from workers.machine.host import read_host
 

@@ -13,10 +13,9 @@ from db.session import open_database, transaction
 from orchestrator.cli import cli
 from orchestrator.errors import HeldError
 from orchestrator.plan import Arm
-from orchestrator.planning.weights import ArmWeights
+from orchestrator.planning.weights import ArmWeights, Weights
 from orchestrator.queue.entry_run import run_entry
 from orchestrator.queue.machine_lock import MachineLock
-from orchestrator.running.crew import Weights
 from orchestrator.running.events import SilentObserver
 from orchestrator.running.recorder import create_run
 from tests.orchestrator.plans import arm

@@ -9,7 +9,8 @@ from db.engine import Database
 from db.session import open_database, read_only
 from orchestrator.plan import Arm
 from orchestrator.planning.memory import load_note
-from orchestrator.running.crew import Crew, Weights
+from orchestrator.planning.weights import Weights
+from orchestrator.running.crew import Crew
 from orchestrator.running.monitor import Footprints
 from orchestrator.running.trial import LoadMemory
 from tests.orchestrator.plans import DEADLINES, arm, plan

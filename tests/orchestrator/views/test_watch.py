@@ -13,10 +13,10 @@ from orchestrator import judging
 from orchestrator.queue.clock_times import spoken
 from orchestrator.queue.entry_run import run_entry
 from orchestrator.queue.machine_lock import MachineLock
-from orchestrator.queue.watch import Watch, live_run, watch
 from orchestrator.running.events import SilentObserver
 from orchestrator.schedule import ScheduledTrial
 from orchestrator.stored_run import StoredRun
+from orchestrator.views.watch import Watch, live_run, watch
 from orchestrator.views.watch_view import at_line, watched
 from tests.orchestrator.queue.nights import TWO, database_of, queued, small
 
