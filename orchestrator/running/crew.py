@@ -11,7 +11,7 @@ from orchestrator.plan import Arm, Deadlines
 from orchestrator.planning.weights import Weights
 from orchestrator.secrecy import secret_variables
 from workers.errors import WorkerFault
-from workers.machine.settling import available_bytes, unreturned_bytes
+from workers.machine.memory import available_bytes, unreturned_bytes
 from workers.machine.telemetry import Reading
 from workers.protocol import Generate, Generation, Hello, Load, Loaded, Probe, Told
 from workers.supervision.worker_process import StopReport, WorkerProcess, WorkerSpec

@@ -36,8 +36,8 @@ from orchestrator.running.stored import Stored, log_folder, stored_trials
 from orchestrator.schedule import ScheduledTrial, build_schedule, replay_seed
 from workers.files.private import make_private_folder
 from workers.machine.host import read_host
+from workers.machine.memory import wait_until_settled
 from workers.machine.process_identity import current_lease
-from workers.machine.settling import wait_until_settled
 from workers.machine.telemetry import read_machine
 
 

@@ -37,7 +37,7 @@ from orchestrator.running.questions import (
 from orchestrator.running.recorder import Recorder
 from orchestrator.stored_run import StoredRun
 from workers.errors import WorkerFault
-from workers.machine.copying import measured_bytes_per_s
+from workers.machine.bandwidth import measured_bytes_per_s
 from workers.protocol import PassesTimed, Probe, Retell, Retold, Scored, ScoreTokens, TimePasses, Unsupported
 
 TIMING_SHARE = 0.5  # of the budget, at most, where answers part: these get the rest

@@ -13,10 +13,10 @@ from workers.engines.mlx_loading import LoadedModel, draft_folder, obtain_folder
 from workers.engines.mlx_probes import BlockDraft, Probed
 from workers.engines.speculative import (
     DRAFT,
-    Answer,
     Committed,
+    LoopResult,
     SpeculativeEngine,
-    Turn,
+    SpeculativeTurn,
     copy_evidence,
     counts,
     require_setting,
@@ -136,10 +136,10 @@ class Dflash(SpeculativeEngine):
     def _block_draft(self) -> BlockDraft | None:
         return self._backend.block_draft()
 
-    def _generate(self, turn: Turn, tick: Tick) -> Answer:
+    def _generate(self, turn: SpeculativeTurn, tick: Tick) -> LoopResult:
         return self._backend.generate(turn.prompt_ids, turn.request.max_tokens, end_ids=self._end_ids, tick=tick)
 
-    def _evidence(self, answer: Answer, done: Committed) -> Sequence[Evidence]:
+    def _evidence(self, answer: LoopResult, done: Committed) -> Sequence[Evidence]:
         steps, drafted, accepted = counts(done, DRAFT)
         words = f"{accepted} of {drafted} proposed tokens accepted in {steps} verify steps"
         if not steps:

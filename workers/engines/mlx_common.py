@@ -36,7 +36,7 @@ class Sampling:
 
 
 @dataclass(slots=True, kw_only=True)
-class Turn:
+class MlxTurn:
     """One turn under way."""
 
     request: TurnRequest
@@ -62,7 +62,7 @@ class MlxEngine(Engine):
         self._encode = prompt_encoder(self.target.tokenizer, sampling)
         if sampling.ignore_eos:
             self.target.tokenizer.eos_token_ids = ()
-        self._turn: Turn | None = None
+        self._turn: MlxTurn | None = None
         self._makers = self._prepare_models()
         self._caches = ConversationCache(self._makers)
         drafted_per_step = self._drafted_per_step()
@@ -95,7 +95,7 @@ class MlxEngine(Engine):
         mx.eval(suffix)
         mx.random.seed(request.seed)
         mx.reset_peak_memory()
-        self._turn = Turn(request=request, prompt_ids=prompt_ids, cached_tokens=cached_tokens, suffix=suffix)
+        self._turn = MlxTurn(request=request, prompt_ids=prompt_ids, cached_tokens=cached_tokens, suffix=suffix)
 
     def stream(self) -> Iterator[None]:
         from mlx_lm import stream_generate
@@ -174,7 +174,7 @@ class MlxEngine(Engine):
     def close(self) -> None:
         _synchronize()
 
-    def _prepared(self) -> Turn:
+    def _prepared(self) -> MlxTurn:
         if self._turn is None:
             raise EngineError(FaultKind.generation_failed, "no turn is prepared")
         return self._turn
@@ -200,7 +200,7 @@ class MlxEngine(Engine):
         """What `stream_generate` takes beside the model, the prompt, the sampler and the cache."""
 
     @abstractmethod
-    def _account(self, turn: Turn) -> tuple[Sequence[tuple[int, int, int]] | None, Sequence[Evidence]]:
+    def _account(self, turn: MlxTurn) -> tuple[Sequence[tuple[int, int, int]] | None, Sequence[Evidence]]:
         """The verify steps and the evidence of a finished turn."""
 
     def _notes(self) -> Sequence[str]:

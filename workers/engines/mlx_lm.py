@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from workers.engines.base import parse_settings
-from workers.engines.mlx_common import MlxEngine, Turn
+from workers.engines.mlx_common import MlxEngine, MlxTurn
 from workers.engines.mlx_probes import Probed
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
@@ -95,7 +95,7 @@ class MlxLm(MlxEngine):
         )
         return replace(super()._probed(), after_pass=quantise)
 
-    def _account(self, turn: Turn) -> tuple[None, Sequence[Evidence]]:
+    def _account(self, turn: MlxTurn) -> tuple[None, Sequence[Evidence]]:
         drafted = sum(turn.from_draft)
         plain = Evidence(
             mechanism="plain",

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from workers.engines.base import LoadInfo, TurnRequest, parse_settings
-from workers.engines.mlx_common import MlxEngine, Turn
+from workers.engines.mlx_common import MlxEngine, MlxTurn
 from workers.engines.mlx_loading import load_model
 from workers.engines.mlx_probes import Probed
 from workers.errors import EngineError, FaultKind
@@ -111,7 +111,7 @@ class MlxLmDraft(MlxEngine):
         note = "sampled: mlx-lm accepts a proposal only where target and draft draw the same token"
         return (*super()._notes(), *self._draft_notes, *([note] if sampled else []))
 
-    def _account(self, turn: Turn) -> tuple[Sequence[tuple[int, int, int]] | None, Sequence[Evidence]]:
+    def _account(self, turn: MlxTurn) -> tuple[Sequence[tuple[int, int, int]] | None, Sequence[Evidence]]:
         steps = rounds_from_flags(
             turn.from_draft, max_tokens=turn.request.max_tokens, drafted_per_step=self._own.block_size - 1
         )

@@ -15,11 +15,11 @@ from workers.engines.mlx_loading import LoadedModel, obtain_folder
 from workers.engines.speculative import (
     COPY,
     DRAFT,
-    Answer,
     Committed,
-    Round,
+    LoopResult,
     SpeculativeEngine,
-    Turn,
+    SpeculativeTurn,
+    VerifyStep,
     copy_evidence,
     counts,
     require_setting,
@@ -99,7 +99,7 @@ class Mtp(SpeculativeEngine):
             notes=("no prefix cache: each turn processes its whole prompt",),
         )
 
-    def _generate(self, turn: Turn, tick: Tick) -> Answer:
+    def _generate(self, turn: SpeculativeTurn, tick: Tick) -> LoopResult:
         from mtplx.generation import SamplerConfig, generate_mtpk
 
         brought: list[int] = []
@@ -121,14 +121,14 @@ class Mtp(SpeculativeEngine):
             store_prefix_snapshot=False,
         )
         stats = output.stats
-        return Answer(
+        return LoopResult(
             token_ids=[int(token) for token in output.tokens],
-            rounds=rounds_of(stats.events, verify_calls=int(stats.verify_calls)),
+            verify_steps=steps_of(stats.events, verify_calls=int(stats.verify_calls)),
             tokens_per_tick=brought,
             decode_tps=float(stats.decode_tok_s) or None,
         )
 
-    def _evidence(self, answer: Answer, done: Committed) -> Sequence[Evidence]:
+    def _evidence(self, answer: LoopResult, done: Committed) -> Sequence[Evidence]:
         steps, drafted, accepted = counts(done, DRAFT)
         words = f"{accepted} of {drafted} proposed tokens accepted in {steps} verify steps"
         heads = Evidence(
@@ -144,23 +144,23 @@ class Mtp(SpeculativeEngine):
         return [heads, copy_evidence(done, source=heads.source)] if self._own.copy_drafts else [heads]
 
 
-def rounds_of(events: Sequence[dict[str, Any]], *, verify_calls: int) -> list[Round]:
+def steps_of(events: Sequence[dict[str, Any]], *, verify_calls: int) -> list[VerifyStep]:
     """mtplx's events, one a verify step.
 
     Raises:
         EngineError: another number of them than of the verify passes that it counted.
     """
-    rounds = []
+    steps = []
     for event in events:
         drafts, width, accepted = event["drafts"], event.get("verify_width"), int(event["accepted_depths"])
         if drafts:
-            rounds.append(Round(drafted=len(drafts), accepted=accepted))
+            steps.append(VerifyStep(drafted=len(drafts), accepted=accepted))
         elif width and "context_copy" in event:  # tried, whether or not the copy could be committed
-            rounds.append(Round(drafted=int(width) - 1, accepted=accepted, source=COPY))
-    if len(rounds) != verify_calls:
+            steps.append(VerifyStep(drafted=int(width) - 1, accepted=accepted, source=COPY))
+    if len(steps) != verify_calls:
         raise EngineError(
             FaultKind.generation_failed,
-            f"mtplx tells of {len(rounds)} verify steps and counted {verify_calls}",
+            f"mtplx tells of {len(steps)} verify steps and counted {verify_calls}",
             remedy="unset MTPLX_DROP_EVENTS; or this mtplx reports in another way than the version that was tested",
         )
-    return rounds
+    return steps

@@ -9,10 +9,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
-from workers.engines.dspark_rounds import Rounds, TickingTokenizer, read_nothing, sampling_arguments
+from workers.engines.dspark_steps import TickingTokenizer, VerifySteps, read_nothing, sampling_arguments
 from workers.engines.mlx_cache import ConversationCache
 from workers.engines.mlx_probes import Probed
-from workers.engines.speculative import Answer, Committed, SpeculativeEngine, Turn, counts, require_setting
+from workers.engines.speculative import (
+    Committed,
+    LoopResult,
+    SpeculativeEngine,
+    SpeculativeTurn,
+    counts,
+    require_setting,
+)
 from workers.environment import installed
 from workers.protocol import Evidence
 from workers.stopwatch import Tick
@@ -81,10 +88,10 @@ class PromptLookup(SpeculativeEngine):
     def _remember(self, token_ids: Sequence[int]) -> None:
         self._caches.extend(token_ids)
 
-    def _generate(self, turn: Turn, tick: Tick) -> Answer:
+    def _generate(self, turn: SpeculativeTurn, tick: Tick) -> LoopResult:
         from mlx_dspark import lookup_generate
 
-        rounds = Rounds()
+        steps = VerifySteps()
         result = lookup_generate(
             self._dspark_target,
             TickingTokenizer(self.target.tokenizer, end_ids=self._end_ids, tick=tick),
@@ -92,19 +99,19 @@ class PromptLookup(SpeculativeEngine):
             cache=self._caches.layers,
             reuse_len=turn.cached_tokens,
             max_new_tokens=turn.request.max_tokens,
-            on_round=rounds,
+            on_round=steps,
             on_text=read_nothing,
             **self._arguments,
             **sampling_arguments(asdict(self._sampling)),
         )
-        return Answer(token_ids=result.token_ids, rounds=rounds.seen)
+        return LoopResult(token_ids=result.token_ids, verify_steps=steps.seen)
 
     def _probed(self) -> Probed:
         return Probed(
             model=self.target.model, make_cache=self._dspark_target.make_cache, prefill_step_size=PREFILL_STEP
         )
 
-    def _evidence(self, answer: Answer, done: Committed) -> Sequence[Evidence]:
+    def _evidence(self, answer: LoopResult, done: Committed) -> Sequence[Evidence]:
         steps, drafted, accepted = counts(done, *SOURCES)
         found, _, _ = counts(done, "lookup")
         words = f"{found} of {steps} verify steps found a match, {accepted} of {drafted} proposed tokens accepted"

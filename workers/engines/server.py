@@ -36,7 +36,7 @@ _FRESH_SHARE = 0.5
 
 
 @dataclass(slots=True, kw_only=True)
-class Turn:
+class ServerTurn:
     """One turn under way."""
 
     request: TurnRequest
@@ -66,7 +66,7 @@ class ServerEngine(Engine):
         sampling: Mapping[str, Any],
     ) -> None:
         super().__init__(settings=settings, checkpoint=checkpoint, draft=draft, sampling=sampling)
-        self._turn: Turn | None = None
+        self._turn: ServerTurn | None = None
         self._client: Client | None = None
         self._reader: SignReader | None = None
         self._processes: frozenset[ProcessIdentity] = frozenset()  # those whose versions are stored
@@ -114,7 +114,7 @@ class ServerEngine(Engine):
         signs.settle(self._asked)
         path, body = self._body(request)
         prompt_ids = None if self._encode is None else self._encode(request.messages)
-        self._turn = Turn(
+        self._turn = ServerTurn(
             request=request,
             path=path,
             body=json.dumps(body).encode(),
@@ -322,7 +322,7 @@ class ServerEngine(Engine):
             raise EngineError(FaultKind.generation_failed, "the server is not loaded")
         return self._reader
 
-    def _prepared(self) -> Turn:
+    def _prepared(self) -> ServerTurn:
         if self._turn is None:
             raise EngineError(FaultKind.generation_failed, "no turn is prepared")
         return self._turn

@@ -23,7 +23,7 @@ DRAFT, COPY = "draft", "copy"  # what proposed a step's tokens: the mechanism, o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class VerifyStep:
     """One verify step as the package reports it."""
 
     drafted: int
@@ -32,11 +32,11 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class LoopResult:
     """What a package's loop came back with."""
 
     token_ids: Sequence[int]
-    rounds: Sequence[Round]
+    verify_steps: Sequence[VerifyStep]
     prefill_tps: float | None = None  # the package's own figures
     decode_tps: float | None = None
     tokens_per_tick: Sequence[int] | None = None  # None: prefill's token, then those of each step
@@ -45,14 +45,14 @@ class Answer:
 
 
 @dataclass(slots=True, kw_only=True)
-class Turn:
+class SpeculativeTurn:
     """One turn under way."""
 
     request: TurnRequest
     prompt_ids: list[int]
     cached_tokens: int
     ticks: int = 0
-    answer: Answer | None = None
+    answer: LoopResult | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class SpeculativeEngine(CallbackEngine):
         self._check_settings()
         self.target = self._load_target()
         self._encode = prompt_encoder(self.target.tokenizer, self._sampling)
-        self._turn: Turn | None = None
+        self._turn: SpeculativeTurn | None = None
         self._end_ids = frozenset() if self._sampling.ignore_eos else frozenset(self.target.tokenizer.eos_token_ids)
         info = self._load_package()
         return LoadInfo(
@@ -106,7 +106,7 @@ class SpeculativeEngine(CallbackEngine):
         cached_tokens = self._reuse(prompt_ids)
         mx.random.seed(request.seed)
         mx.reset_peak_memory()
-        self._turn = Turn(request=request, prompt_ids=prompt_ids, cached_tokens=cached_tokens)
+        self._turn = SpeculativeTurn(request=request, prompt_ids=prompt_ids, cached_tokens=cached_tokens)
 
     def answer(self, tick: Tick) -> None:
         turn = self._prepared()
@@ -171,7 +171,7 @@ class SpeculativeEngine(CallbackEngine):
         """
         raise ProbeUnsupported(f"{self.NAME}: the package runs the target in its own way")
 
-    def _prepared(self) -> Turn:
+    def _prepared(self) -> SpeculativeTurn:
         if self._turn is None:
             raise EngineError(FaultKind.generation_failed, f"engine {self.NAME}: no turn is prepared")
         return self._turn
@@ -188,11 +188,11 @@ class SpeculativeEngine(CallbackEngine):
         """Load what is needed beside the target: widths, the package's version, notes."""
 
     @abstractmethod
-    def _generate(self, turn: Turn, tick: Tick) -> Answer:
+    def _generate(self, turn: SpeculativeTurn, tick: Tick) -> LoopResult:
         """Run the package's loop: a tick when prefill's token is evaluated, and one a verify step."""
 
     @abstractmethod
-    def _evidence(self, answer: Answer, done: Committed) -> Sequence[Evidence]:
+    def _evidence(self, answer: LoopResult, done: Committed) -> Sequence[Evidence]:
         """The signs of one turn, the way of decoding first."""
 
     def _reuse(self, prompt_ids: Sequence[int]) -> int:
@@ -208,7 +208,7 @@ class SpeculativeEngine(CallbackEngine):
         return
 
 
-def committed(answer: Answer, *, max_tokens: int, end_ids: frozenset[int]) -> Committed:
+def committed(answer: LoopResult, *, max_tokens: int, end_ids: frozenset[int]) -> Committed:
     """What counts of an answer: up to max_tokens and to the first end token, each step cut accordingly.
 
     Of a proposal that was accepted but came after the cut, nothing is left: it counts as drafted only. The first token
@@ -224,7 +224,7 @@ def committed(answer: Answer, *, max_tokens: int, end_ids: frozenset[int]) -> Co
     left = len(token_ids) - 1
     steps: list[Step] = []
     sources = []
-    for each in answer.rounds:
+    for each in answer.verify_steps:
         count = min(each.accepted + 1, left)
         if count < 1:
             break
@@ -242,7 +242,7 @@ def committed(answer: Answer, *, max_tokens: int, end_ids: frozenset[int]) -> Co
     )
 
 
-def tokens_per_stamp(answer: Answer, done: Committed, *, ticks: int, engine: str) -> list[int]:
+def tokens_per_stamp(answer: LoopResult, done: Committed, *, ticks: int, engine: str) -> list[int]:
     """How many of the tokens that count each tick brought.
 
     Raises:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workers.engines.base import LoadInfo, TurnResult, parse_settings
-from workers.engines.mlx_common import MlxEngine, Turn, wired
+from workers.engines.mlx_common import MlxEngine, MlxTurn, wired
 from workers.engines.speculative import text_of
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
@@ -93,7 +93,7 @@ class VerifyCost(MlxEngine):
     def _generate_arguments(self) -> dict[str, Any]:
         return {"prefill_step_size": self._own.prefill_step_size}
 
-    def _decode(self, turn: Turn) -> Iterator[None]:
+    def _decode(self, turn: MlxTurn) -> Iterator[None]:
         """Prefill all but the prompt's last token in chunks, then one pass a token."""
         import mlx.core as mx
         from mlx_lm.models.cache import trim_prompt_cache
@@ -120,7 +120,7 @@ class VerifyCost(MlxEngine):
             if token in end_ids:
                 return
 
-    def _account(self, turn: Turn) -> tuple[None, Sequence[Evidence]]:
+    def _account(self, turn: MlxTurn) -> tuple[None, Sequence[Evidence]]:
         return None, [evidence_of(self._watched.widths, wanted=self._own.block_size, tokens=len(turn.token_ids))]
 
 

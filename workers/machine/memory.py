@@ -1,9 +1,24 @@
-"""What memory a process holds, and the most that it and its children have ever held."""
+"""Memory: how much a process holds, how much it ever held, and whether it came back after the process ended.
+
+Memory of a killed process can take seconds to become available again, and slows the next arm until then.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import psutil
 
 from workers.machine.processes import PROCESS_FAULTS, own_peak_rss_bytes, own_pids
 from workers.machine.system import LocalSystem, System, Unreadable
+
+POLL_S = 0.1
+STILL_POLLS = 2  # so many looks in a row without a change that matters
+STILL_SHARE = 0.002  # of all memory: 100 MB of 48 GB
+# What a process held counts as returned where at least this share of it is available again: shared pages count in what
+# it held and stay with others, and others may take some meanwhile.
+RETURNED_SHARE = 0.5
+NEGLIGIBLE_BYTES = 500_000_000  # an interpreter with its libraries
 
 
 def held_bytes(pid: int, system: System | None = None) -> int | None:
@@ -30,3 +45,51 @@ def tree_peak_bytes(pid: int, system: System | None = None) -> int | None:
         except Unreadable:
             continue
     return sum(found) if found else own_peak_rss_bytes(pid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """How the wait ended."""
+
+    waited_s: float
+    still: bool  # False: memory was still coming back when the time was up
+
+
+def available_bytes() -> int:
+    """What programs may take without anything being swapped."""
+    return int(psutil.virtual_memory().available)
+
+
+def unreturned_bytes(*, held_bytes: int, grown_bytes: int) -> int:
+    """How much of what ended processes held did not become available; 0 where the difference says nothing.
+
+    On macOS what a killed process had wired may stay so.
+
+    Args:
+        held_bytes: by all their processes, before the end.
+        grown_bytes: of the available memory, from before the end until it settled.
+    """
+    missing = held_bytes - max(grown_bytes, 0)
+    return 0 if grown_bytes >= RETURNED_SHARE * held_bytes or missing < NEGLIGIBLE_BYTES else missing
+
+
+def wait_until_settled(
+    timeout_s: float,
+    *,
+    available_bytes: Callable[[], int] = available_bytes,
+    total_bytes: Callable[[], int] = lambda: int(psutil.virtual_memory().total),
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Settled:
+    """Wait until the available memory no longer grows, `timeout_s` at most. Whatever shrinks is others' doing."""
+    started = clock()
+    step = STILL_SHARE * total_bytes()
+    before, still = available_bytes(), 0
+    while still < STILL_POLLS:
+        if clock() - started >= timeout_s:
+            return Settled(waited_s=clock() - started, still=False)
+        sleep(POLL_S)
+        now = available_bytes()
+        still = still + 1 if now - before <= step else 0
+        before = now
+    return Settled(waited_s=clock() - started, still=True)

@@ -17,7 +17,7 @@ from workers.engines.dflash_backends import BACKENDS, Wanted
 from workers.engines.dflash_backends.zlab import Proposals, Zlab
 from workers.engines.mlx_common import Sampling
 from workers.engines.mlx_lm import MlxLm
-from workers.engines.speculative import Round
+from workers.engines.speculative import VerifyStep
 from workers.errors import EngineError, FaultKind
 
 HERE = ("mlx-dspark", "dflash-mlx")  # those that fit this environment
@@ -333,6 +333,6 @@ def test_the_proposal_tells_whose_the_last_token_is(proposed: list[int], data: s
     )
     zlab._proposals = Proposals()  # noqa: SLF001 - what a load would set
     zlab._proposals.add(mx.array([proposed]), width=len(proposed))  # noqa: SLF001
-    as_reported = Round(drafted=len(proposed), accepted=len(tail) - 1)
+    as_reported = VerifyStep(drafted=len(proposed), accepted=len(tail) - 1)
     last = zlab._last_round(as_reported, [7, *tail])  # noqa: SLF001
     assert last.accepted == accepted

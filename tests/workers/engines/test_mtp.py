@@ -10,8 +10,8 @@ from tests.workers.answering import answering, check
 from tests.workers.engine_contract import converse
 from tests.workers.environments import elsewhere
 from workers.engines.mlx_lm import MlxLm
-from workers.engines.mtp import Mtp, rounds_of
-from workers.engines.speculative import Round
+from workers.engines.mtp import Mtp, steps_of
+from workers.engines.speculative import VerifyStep
 from workers.errors import EngineError, FaultKind, WorkerFault
 
 MTP = "workers.engines.mtp.Mtp"
@@ -128,10 +128,10 @@ def test_events_become_steps() -> None:
         {"drafts": [], "accepted_depths": 7, "verify_width": 9, "context_copy": {"block": 8}},
         {"drafts": [{}], "accepted_depths": 0, "verify_width": 2, "context_copy": {"mode": "draft_source"}},
     ]
-    assert rounds_of(events, verify_calls=3) == [
-        Round(drafted=2, accepted=1),
-        Round(drafted=8, accepted=7, source="copy"),
-        Round(drafted=1, accepted=0),
+    assert steps_of(events, verify_calls=3) == [
+        VerifyStep(drafted=2, accepted=1),
+        VerifyStep(drafted=8, accepted=7, source="copy"),
+        VerifyStep(drafted=1, accepted=0),
     ]
     with pytest.raises(EngineError, match="tells of 3 verify steps and counted 4"):
-        rounds_of(events, verify_calls=4)
+        steps_of(events, verify_calls=4)

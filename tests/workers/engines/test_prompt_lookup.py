@@ -19,7 +19,7 @@ from tests.workers import tiny
 from tests.workers.engine_contract import EngineCase, EngineContract, converse, engine_case
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.prompt_lookup import PromptLookup
-from workers.engines.speculative import Answer, Round, committed, tokens_per_stamp
+from workers.engines.speculative import LoopResult, VerifyStep, committed, tokens_per_stamp
 from workers.errors import EngineError, FaultKind
 
 COPIED = "one two three four one two three four one two three"
@@ -150,23 +150,23 @@ def test_what_it_cannot_do_is_refused(
 
 
 @st.composite
-def answers(draw: st.DrawFn) -> tuple[Answer, int, frozenset[int]]:
+def answers(draw: st.DrawFn) -> tuple[LoopResult, int, frozenset[int]]:
     """What a loop might report: a last step may overrun max_tokens, or commit past an end token."""
     max_tokens = draw(st.integers(1, 30))
-    rounds = []
+    steps = []
     count = 1
     while count < max_tokens:
         drafted = draw(st.integers(0, 6))
         accepted = draw(st.integers(0, drafted))
-        rounds.append(Round(drafted=drafted, accepted=accepted))
+        steps.append(VerifyStep(drafted=drafted, accepted=accepted))
         count += accepted + 1
     end_at = draw(st.none() | st.integers(0, count - 1))
     token_ids = [0 if place == end_at else 1 for place in range(count)]
-    return Answer(token_ids=token_ids, rounds=rounds), max_tokens, frozenset({0})
+    return LoopResult(token_ids=token_ids, verify_steps=steps), max_tokens, frozenset({0})
 
 
 @given(answers())
-def test_what_counts_adds_up(reported: tuple[Answer, int, frozenset[int]]) -> None:
+def test_what_counts_adds_up(reported: tuple[LoopResult, int, frozenset[int]]) -> None:
     answer, max_tokens, end_ids = reported
     done = committed(answer, max_tokens=max_tokens, end_ids=end_ids)
     assert 1 <= len(done.token_ids) <= max_tokens
@@ -180,13 +180,13 @@ def test_what_counts_adds_up(reported: tuple[Answer, int, frozenset[int]]) -> No
 
 
 def test_rounds_that_explain_too_few_tokens_are_refused() -> None:
-    answer = Answer(token_ids=[1, 2, 3, 4], rounds=[Round(drafted=1, accepted=1)])
+    answer = LoopResult(token_ids=[1, 2, 3, 4], verify_steps=[VerifyStep(drafted=1, accepted=1)])
     with pytest.raises(EngineError, match="account for 3 of 4 tokens"):
         committed(answer, max_tokens=9, end_ids=frozenset())
 
 
 def test_a_missing_stamp_is_noticed() -> None:
-    answer = Answer(token_ids=[1, 2], rounds=[Round(drafted=1, accepted=0)])
+    answer = LoopResult(token_ids=[1, 2], verify_steps=[VerifyStep(drafted=1, accepted=0)])
     done = committed(answer, max_tokens=2, end_ids=frozenset())
     assert tokens_per_stamp(answer, done, ticks=2, engine="any") == [1, 1]
     with pytest.raises(EngineError, match="1 stamps, 2 expected"):
@@ -194,7 +194,9 @@ def test_a_missing_stamp_is_noticed() -> None:
 
 
 def test_stamps_of_an_overrun_keep_the_tokens_that_count() -> None:
-    answer = Answer(token_ids=[1, 2, 3, 4, 5], rounds=[Round(drafted=3, accepted=3)], tokens_per_tick=[1, 2, 2])
+    answer = LoopResult(
+        token_ids=[1, 2, 3, 4, 5], verify_steps=[VerifyStep(drafted=3, accepted=3)], tokens_per_tick=[1, 2, 2]
+    )
     done = committed(answer, max_tokens=4, end_ids=frozenset())
     assert tokens_per_stamp(answer, done, ticks=3, engine="any") == [1, 2, 1]
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from workers.engines.mlx_common import Sampling
 from workers.engines.mlx_loading import LoadedModel, load_model
 from workers.engines.mlx_probes import BlockDraft, Probed
-from workers.engines.speculative import Answer
+from workers.engines.speculative import LoopResult
 from workers.environment import installed
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.stopwatch import Tick
@@ -80,7 +80,9 @@ class Backend(ABC):
         """The verify width in the package's own words."""
 
     @abstractmethod
-    def generate(self, prompt_ids: Sequence[int], max_tokens: int, *, end_ids: frozenset[int], tick: Tick) -> Answer:
+    def generate(
+        self, prompt_ids: Sequence[int], max_tokens: int, *, end_ids: frozenset[int], tick: Tick
+    ) -> LoopResult:
         """Answer one prompt."""
 
     def forget(self) -> None:

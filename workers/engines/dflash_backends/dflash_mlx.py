@@ -8,7 +8,7 @@ from typing import Any
 
 from workers.engines.dflash_backends.backend import Backend, LoadedDraft, describe_draft
 from workers.engines.mlx_loading import LoadedModel, obtain_folder
-from workers.engines.speculative import COPY, DRAFT, Answer, Round
+from workers.engines.speculative import COPY, DRAFT, LoopResult, VerifyStep
 from workers.environment import installed
 from workers.errors import EngineError, FaultKind
 from workers.stopwatch import Tick
@@ -66,7 +66,9 @@ class DflashMlx(Backend):
     def setting(self, width: int) -> dict[str, Any]:
         return {"block_tokens": width, "verify_mode": self._context.verify.mode}
 
-    def generate(self, prompt_ids: Sequence[int], max_tokens: int, *, end_ids: frozenset[int], tick: Tick) -> Answer:
+    def generate(
+        self, prompt_ids: Sequence[int], max_tokens: int, *, end_ids: frozenset[int], tick: Tick
+    ) -> LoopResult:
         from dflash_mlx.engine.events import PrefillCompleteEvent, SummaryEvent, TokenEvent
         from dflash_mlx.runtime import stream_dflash_generate
 
@@ -99,9 +101,9 @@ class DflashMlx(Backend):
                 summary = event
         if summary is None:
             raise EngineError(FaultKind.generation_failed, "dflash-mlx ended without its summary")
-        return Answer(
+        return LoopResult(
             token_ids=[int(token) for token in summary.generated_token_ids],
-            rounds=calls.rounds(summary.acceptance_history),
+            verify_steps=calls.verify_steps(summary.acceptance_history),
             tokens_per_tick=list(arrived.values()),
             fallback=str(summary.fallback_reason) if summary.fallback_ar else None,
             cached_tokens=cached_tokens,
@@ -183,14 +185,14 @@ class Calls:
         """Its context is advanced without drafting."""
         self._source = COPY
 
-    def rounds(self, accepted: Sequence[int]) -> list[Round]:
+    def verify_steps(self, accepted: Sequence[int]) -> list[VerifyStep]:
         """Raises: EngineError: another number of cycles than of verify passes."""
         if len(accepted) != len(self._verified):
             raise EngineError(
                 FaultKind.generation_failed, f"dflash-mlx reports {len(accepted)} cycles, {len(self._verified)} ran"
             )
         return [
-            Round(drafted=width, accepted=int(count), source=source)
+            VerifyStep(drafted=width, accepted=int(count), source=source)
             for (width, source), count in zip(self._verified, accepted, strict=True)
         ]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workers.engines.dflash_backends.backend import Backend, LoadedDraft, describe_draft
-from workers.engines.dspark_rounds import Rounds, TickingTokenizer, read_nothing, sampling_arguments
+from workers.engines.dspark_steps import TickingTokenizer, VerifySteps, read_nothing, sampling_arguments
 from workers.engines.mlx_loading import LoadedModel
 from workers.engines.mlx_probes import BlockDraft, Budget, Probed
-from workers.engines.speculative import COPY, DRAFT, Answer, Round
+from workers.engines.speculative import COPY, DRAFT, LoopResult, VerifyStep
 from workers.stopwatch import Tick
 
 PROBE_PREFILL_STEP = 512
@@ -43,10 +43,12 @@ class Dspark(Backend):
     def setting(self, width: int) -> dict[str, Any]:
         return {"max_draft_tokens": width - 1}
 
-    def generate(self, prompt_ids: Sequence[int], max_tokens: int, *, end_ids: frozenset[int], tick: Tick) -> Answer:
+    def generate(
+        self, prompt_ids: Sequence[int], max_tokens: int, *, end_ids: frozenset[int], tick: Tick
+    ) -> LoopResult:
         from mlx_dspark import dflash_generate
 
-        rounds = Rounds()
+        steps = VerifySteps()
         result = dflash_generate(
             self._target,
             TickingTokenizer(self._tokenizer, end_ids=end_ids, tick=tick),
@@ -55,15 +57,17 @@ class Dspark(Backend):
             max_new_tokens=max_tokens,
             max_draft_tokens=None if self.wanted.block_size is None else self.wanted.block_size - 1,
             lookup_drafts=self.wanted.copy_drafts,
-            on_round=rounds,
+            on_round=steps,
             on_text=read_nothing,
             **sampling_arguments(asdict(self.wanted.sampling)),
         )
-        return Answer(
+        return LoopResult(
             token_ids=result.token_ids,
-            rounds=[
-                Round(drafted=each.drafted, accepted=each.accepted, source=COPY if each.source == "lookup" else DRAFT)
-                for each in rounds.seen
+            verify_steps=[
+                VerifyStep(
+                    drafted=each.drafted, accepted=each.accepted, source=COPY if each.source == "lookup" else DRAFT
+                )
+                for each in steps.seen
             ],
             decode_tps=result.decode_tokens_per_sec,
         )

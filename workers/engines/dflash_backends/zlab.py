@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from workers.engines.dflash_backends.backend import Backend, LoadedDraft, describe_draft
-from workers.engines.dspark_rounds import sampling_arguments
+from workers.engines.dspark_steps import sampling_arguments
 from workers.engines.mlx_loading import LoadedModel
-from workers.engines.speculative import Answer, Round
+from workers.engines.speculative import LoopResult, VerifyStep
 from workers.stopwatch import Tick
 
 
@@ -36,14 +36,16 @@ class Zlab(Backend):
     def setting(self, width: int) -> dict[str, Any]:
         return {"block_size": width}
 
-    def generate(self, prompt_ids: Sequence[int], max_tokens: int, *, end_ids: frozenset[int], tick: Tick) -> Answer:
+    def generate(
+        self, prompt_ids: Sequence[int], max_tokens: int, *, end_ids: frozenset[int], tick: Tick
+    ) -> LoopResult:
         import mlx.core as mx
         from dflash.model_mlx import stream_generate
 
         self._proposals.clear()
         self._tokenizer.eos_token_ids = end_ids
         token_ids: list[int] = []
-        rounds: list[Round] = []
+        steps: list[VerifyStep] = []
         last = None
         responses = stream_generate(
             self._model,
@@ -61,25 +63,25 @@ class Zlab(Backend):
             tick()
             token_ids += response.tokens
             if response.accepted is not None:
-                rounds.append(Round(drafted=self._proposals.widths[len(rounds)], accepted=len(response.tokens) - 1))
-        if rounds:
-            rounds[-1] = self._last_round(rounds[-1], token_ids)
+                steps.append(VerifyStep(drafted=self._proposals.widths[len(steps)], accepted=len(response.tokens) - 1))
+        if steps:
+            steps[-1] = self._last_step(steps[-1], token_ids)
         decode_tps = None if last is None else last.generation_tps
-        return Answer(
+        return LoopResult(
             token_ids=token_ids,
-            rounds=rounds,
+            verify_steps=steps,
             prefill_tps=None if last is None else last.prompt_tps,
             decode_tps=decode_tps,
         )
 
-    def _last_round(self, last: Round, token_ids: Sequence[int]) -> Round:
+    def _last_step(self, last: VerifyStep, token_ids: Sequence[int]) -> VerifyStep:
         """Of the last step the package does not say whether its last token is the draft's or the target's own: where
         the target's own one was cut off, it is the draft's. The proposal tells, unless it was sampled."""
         proposed = self._proposals.last_tokens()
         end = token_ids[len(token_ids) - last.accepted - 1 :]
         if proposed is None or list(proposed[: len(end)]) != list(end):
             return last
-        return Round(drafted=last.drafted, accepted=len(end))
+        return VerifyStep(drafted=last.drafted, accepted=len(end))
 
 
 class Proposals:

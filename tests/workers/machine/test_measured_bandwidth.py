@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from workers.machine.copying import best_rate, measured_bytes_per_s
+from workers.machine.bandwidth import best_rate, measured_bytes_per_s
 
 
 class Moving:

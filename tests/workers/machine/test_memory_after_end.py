@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workers.machine.settling import POLL_S, Settled, unreturned_bytes, wait_until_settled
+from workers.machine.memory import POLL_S, Settled, unreturned_bytes, wait_until_settled
 
 GB = 10**9
 

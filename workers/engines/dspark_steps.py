@@ -7,7 +7,7 @@ is to detokenise the new tokens for its reader: the detokenizer that it is hande
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workers.engines.speculative import Round
+from workers.engines.speculative import VerifyStep
 from workers.stopwatch import Tick
 
 
@@ -63,14 +63,14 @@ class TickingTokenizer:
         return str(self._tokenizer.decode(token_ids))
 
 
-class Rounds:
+class VerifySteps:
     """mlx-dspark's `on_round` hook."""
 
     def __init__(self) -> None:
-        self.seen: list[Round] = []
+        self.seen: list[VerifyStep] = []
 
     def __call__(self, *, drafted: int, accepted: int, source: str, **_: Any) -> None:
-        self.seen.append(Round(drafted=int(drafted), accepted=int(accepted), source=source))
+        self.seen.append(VerifyStep(drafted=int(drafted), accepted=int(accepted), source=source))
 
 
 def read_nothing(text: str) -> None:
