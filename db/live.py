@@ -21,7 +21,7 @@ class Life:
     status: str
     rounds: int
     simulated: bool
-    current: dict[str, Any] | None  # see orchestrator.running.events
+    current: dict[str, Any] | None  # see orchestrator.running.run_state
     heartbeat_at: dt.datetime | None
     runner_pid: int | None
     runner_started_at: float | None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from db.engine import Database
 from orchestrator.queue.entry_run import run_entry
 from orchestrator.queue.machine_lock import MachineLock
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.views.terminal import ProgressObserver, console
 
 
@@ -16,7 +16,7 @@ def measure_and_judge(
     out = console()
     if not quiet:
         out.print(f"run {run_id}")
-    with SilentObserver() if quiet else ProgressObserver(out) as observer:
+    with Observer() if quiet else ProgressObserver(out) as observer:
         try:
             run_entry(database, run_id, lock=lock, observer=observer)
         except KeyboardInterrupt:

@@ -1,33 +1,8 @@
-"""What happens in a run, as it happens: the observers that the runner calls, and the run's state in the database.
+"""What happens in a run, as it happens: the observers that the runner calls. Free of imports that take time."""
 
-`run.current` is what the runner is at, written when a trial begins, while it waits and when its measuring begins:
-
-    state                       preflight | loading | gate | running | after
-    sequence, attempt           of the schedule; absent before the first trial
-    label, arm, kind, round     of the trial (preflight: the arm alone); `rounds` of the plan
-    waiting                     gate: what for
-    started_at, ends_at         UTC; the latter by the trials so far, absent before there are any
-    done, total                 trials of this execution
-
-A trial that `current` names and that is not stored was under way when its runner died.
-"""
-
-import datetime as dt
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-
-from sqlalchemy import update
-
-from db import models
-from db.engine import Database
-from db.errors import StorageError
-from db.session import transaction
-from orchestrator.running.progress import Remainder, Unit
-from orchestrator.running.trial import Outcome, Verdict
-from orchestrator.schedule import ScheduledTrial
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orchestrator.running.progress import Remainder, Unit
@@ -35,195 +10,59 @@ if TYPE_CHECKING:
     from orchestrator.schedule import ScheduledTrial
 
 
-class Observer(Protocol):
-    """Told what happens."""
+class Observer:
+    """What the runner calls as things happen. Does nothing itself: an observer overrides what it cares for."""
 
-    def checking(self, arm: str) -> None: ...  # the preflight of this arm begins
-    def preflight(self, arm: str, problem: str | None) -> None: ...
-    def started(self, left: "Remainder") -> None: ...
-    def unit_started(self, unit: "Unit") -> None: ...
-    def unit_replayed(self, unit: "Unit") -> None: ...
-    def trial_started(self, trial: "ScheduledTrial") -> None: ...  # its model may have to be loaded
-    def waiting(self, text: str) -> None: ...  # at the gate
-    def measuring(self, trial: "ScheduledTrial") -> None: ...  # the gate is open
-    def trial_ended(self, trial: "ScheduledTrial", verdict: "Verdict", outcome: "Outcome") -> None: ...
-    def arm_dropped(self, arm: str, reason: str) -> None: ...
-    def noted(self, text: str) -> None: ...
-
-
-class SilentObserver:
-    """Says nothing; a base for observers that care for some of it."""
-
-    def __enter__(self) -> "SilentObserver":
+    def __enter__(self) -> "Observer":
         return self
 
     def __exit__(self, *_: object) -> None: ...
 
-    def checking(self, arm: str) -> None: ...
-    def preflight(self, arm: str, problem: str | None) -> None: ...
-    def started(self, left: "Remainder") -> None: ...
-    def unit_started(self, unit: "Unit") -> None: ...
-    def unit_replayed(self, unit: "Unit") -> None: ...
-    def trial_started(self, trial: "ScheduledTrial") -> None: ...
-    def waiting(self, text: str) -> None: ...
-    def measuring(self, trial: "ScheduledTrial") -> None: ...
-    def trial_ended(self, trial: "ScheduledTrial", verdict: "Verdict", outcome: "Outcome") -> None: ...
-    def arm_dropped(self, arm: str, reason: str) -> None: ...
-    def noted(self, text: str) -> None: ...
-
-
-class Several:
-    """Tells each of several observers, in their order."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = tuple(observers)
-
     def checking(self, arm: str) -> None:
-        for each in self._observers:
-            each.checking(arm)
+        """The preflight of this arm begins."""
 
     def preflight(self, arm: str, problem: str | None) -> None:
-        for each in self._observers:
-            each.preflight(arm, problem)
+        """The preflight of this arm has ended; None: the arm is ready."""
 
     def started(self, left: "Remainder") -> None:
-        for each in self._observers:
-            each.started(left)
+        """The rounds begin."""
 
     def unit_started(self, unit: "Unit") -> None:
-        for each in self._observers:
-            each.unit_started(unit)
+        """A round begins, or a trial outside the rounds."""
 
     def unit_replayed(self, unit: "Unit") -> None:
-        for each in self._observers:
-            each.unit_replayed(unit)
+        """A rule left a trial out: this further attempt begins."""
 
     def trial_started(self, trial: "ScheduledTrial") -> None:
-        for each in self._observers:
-            each.trial_started(trial)
+        """A trial begins; its model may have to be loaded."""
 
     def waiting(self, text: str) -> None:
-        for each in self._observers:
-            each.waiting(text)
+        """The trial waits at the gate."""
 
     def measuring(self, trial: "ScheduledTrial") -> None:
-        for each in self._observers:
-            each.measuring(trial)
+        """The gate is open."""
 
     def trial_ended(self, trial: "ScheduledTrial", verdict: "Verdict", outcome: "Outcome") -> None:
-        for each in self._observers:
-            each.trial_ended(trial, verdict, outcome)
+        """The trial is stored."""
 
     def arm_dropped(self, arm: str, reason: str) -> None:
-        for each in self._observers:
-            each.arm_dropped(arm, reason)
+        """The arm takes no further part."""
 
     def noted(self, text: str) -> None:
-        for each in self._observers:
-            each.noted(text)
+        """Something that a person should know."""
 
 
-HEARTBEAT_S = 10.0
-WAITING_WRITTEN_EVERY_S = 2.0
+_EVENTS = tuple(name for name in vars(Observer) if not name.startswith("_"))
 
 
-@dataclass(slots=True)
-class Chronicle(SilentObserver):
-    """Writes `run.current`. That it cannot is no reason to end a run: the trials' own commits will tell."""
+class Several(Observer):
+    """Calls each of several observers, in their order."""
 
-    database: Database
-    run_id: str
-    rounds: int
-    clock: Callable[[], float] = time.monotonic
-    now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
-    _current: dict[str, Any] = field(default_factory=dict)
-    _attempt: int = 0
-    _done: int = 0
-    _total: int = 0
-    _began_s: float = 0.0
-    _waiting_written_s: float = float("-inf")
-
-    def checking(self, arm: str) -> None:
-        self._write({"state": "preflight", "label": arm, "arm": arm})
-
-    def started(self, left: Remainder) -> None:
-        self._began_s = self.clock()
-        self._total = sum(len(unit.trials) for unit in left.units)
-
-    def unit_started(self, unit: Unit) -> None:
-        self._attempt = unit.attempt
-
-    def unit_replayed(self, unit: Unit) -> None:
-        self._total += len(unit.trials)
-
-    def trial_started(self, trial: ScheduledTrial) -> None:
-        self._write(
-            {
-                "state": "loading",
-                "sequence": trial.sequence,
-                "attempt": self._attempt,
-                "label": trial.label,
-                "arm": trial.arm,
-                "kind": trial.kind,
-                "round": trial.round,
-            }
-        )
-
-    def waiting(self, text: str) -> None:
-        if self.clock() - self._waiting_written_s < WAITING_WRITTEN_EVERY_S:
-            return
-        self._waiting_written_s = self.clock()
-        self._write(self._current | {"state": "gate", "waiting": text})
-
-    def measuring(self, trial: ScheduledTrial) -> None:
-        self._write({key: value for key, value in self._current.items() if key != "waiting"} | {"state": "running"})
-
-    def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None:
-        self._done += 1
-        self._waiting_written_s = float("-inf")
-        if self._done == self._total:
-            self._write({"state": "after"})
-
-    def _write(self, values: Mapping[str, Any]) -> None:
-        now = self.now()
-        began = {"started_at": now.isoformat(), "rounds": self.rounds}
-        self._current = began | dict(values) | {"done": self._done, "total": self._total}
-        if self._done:
-            left_s = (self.clock() - self._began_s) / self._done * (self._total - self._done)
-            self._current["ends_at"] = (now + dt.timedelta(seconds=left_s)).isoformat(timespec="seconds")
-        _store(self.database, self.run_id, current=self._current, heartbeat_at=now)
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        for name in _EVENTS:
+            setattr(self, name, partial(_call_each, tuple(observers), name))
 
 
-class Heartbeat:
-    """Stamps `run.heartbeat_at` from a thread of its own, which never holds up the process's end.
-
-    Attributes:
-        beats, cpu_s: how many there were, and what they cost this process.
-    """
-
-    def __init__(self, database: Database, run_id: str, *, interval_s: float = HEARTBEAT_S) -> None:
-        self._database, self._run_id, self._interval_s = database, run_id, interval_s
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="run heartbeat", daemon=True)
-        self.beats, self.cpu_s = 0, 0.0
-
-    def __enter__(self) -> "Heartbeat":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join(1.0)
-
-    def _beat(self) -> None:
-        while not self._over.wait(self._interval_s):
-            _store(self._database, self._run_id, heartbeat_at=dt.datetime.now(dt.UTC))
-            self.beats, self.cpu_s = self.beats + 1, time.thread_time()
-
-
-def _store(database: Database, run_id: str, **values: Any) -> None:
-    try:
-        with transaction(database) as session:
-            session.execute(update(models.Run).where(models.Run.id == run_id).values(**values))
-    except StorageError:
-        return  # locked for long, or full: whoever stores the next trial will say so
+def _call_each(observers: Sequence[Observer], name: str, *values: object) -> None:
+    for each in observers:
+        getattr(each, name)(*values)

@@ -19,7 +19,7 @@ from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
 from orchestrator.planning.weights import ArmWeights, find_weights
 from orchestrator.running.crew import Crew
-from orchestrator.running.events import Chronicle, Heartbeat, Observer, Several
+from orchestrator.running.events import Observer, Several
 from orchestrator.running.leftovers import (
     clear_leftovers,
     journal_beside,
@@ -31,6 +31,7 @@ from orchestrator.running.monitor import watched
 from orchestrator.running.progress import Remainder, remainder, under_way
 from orchestrator.running.provenance import refuse_other_plan
 from orchestrator.running.recorder import Recorder
+from orchestrator.running.run_state import Chronicle, Heartbeat
 from orchestrator.running.runner import AfterRounds, Runner
 from orchestrator.running.stored import Stored, log_folder, stored_trials
 from orchestrator.schedule import ScheduledTrial, build_schedule, replay_seed

@@ -103,7 +103,7 @@ def under_way(
 
     Args:
         seed: see `remainder`.
-        current: see `orchestrator.running.events`.
+        current: see `orchestrator.running.run_state`.
     """
     sequence, attempt = (current or {}).get("sequence"), (current or {}).get("attempt")
     if current is None or sequence is None or attempt is None:

@@ -23,7 +23,7 @@ class Stored:
     trials: tuple[StoredTrial, ...]
     dropped: frozenset[str]
     finished: bool  # everything of it was done, what follows the rounds included
-    current: dict[str, Any] | None  # what it was at, see orchestrator.running.events
+    current: dict[str, Any] | None  # what it was at, see orchestrator.running.run_state
 
 
 def stored_trials(database: Database, run_id: str) -> Stored:

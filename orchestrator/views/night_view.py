@@ -8,7 +8,7 @@ from rich.text import Text
 
 from db.queue import Entry
 from orchestrator.queue.night import Check, Ended
-from orchestrator.running.events import Observer, SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.views.queue_view import SHORT_ID, print_checks
 from orchestrator.views.terminal import ProgressObserver
 
@@ -25,7 +25,7 @@ class NightTeller:
     def run_begins(self, entry: Entry) -> Iterator[Observer]:
         self._out.print()
         self._out.print(Text(f"{entry.experiment}: run {entry.run_id}", style="bold"))
-        with SilentObserver() if self._quiet else ProgressObserver(self._out) as observer:
+        with Observer() if self._quiet else ProgressObserver(self._out) as observer:
             yield observer
 
     def run_ended(self, ended: Ended) -> None:

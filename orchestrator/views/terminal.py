@@ -18,7 +18,7 @@ from rich.text import Span, Text
 
 from db.escaping import shown, shown_line
 from orchestrator.planning.estimate import about
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.progress import Remainder, Unit
 from orchestrator.running.trial import Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial
@@ -68,7 +68,7 @@ def table(*columns: str, right: Iterable[str] = ()) -> Table:
     return made
 
 
-class ProgressObserver(SilentObserver):
+class ProgressObserver(Observer):
     """Says what the run does: one live bar on a terminal, one line a round elsewhere."""
 
     def __init__(self, out: Console) -> None:

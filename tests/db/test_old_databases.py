@@ -20,7 +20,7 @@ from db.session import open_existing, transaction
 from orchestrator.judging import judge_run
 from orchestrator.plan import load
 from orchestrator.planning.frozen_plan import stored_plan
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import reopen_run
 from orchestrator.stored_run import StoredRun
@@ -85,7 +85,7 @@ def test_a_run_that_was_cut_short_then_is_finished_now(old: Old, tmp_path: Path)
     plan = load(stored_plan(database, cut))
     before = set(trials(database, cut)["trial_id"])
     recorder = reopen_run(database, plan, cut)
-    run_recorded(recorder, observer=SilentObserver())
+    run_recorded(recorder, observer=Observer())
     frame = trials(database, cut)
     assert before <= set(frame["trial_id"])
     counted = frame[(frame["kind"] == "measured") & (frame["status"] == "done")]

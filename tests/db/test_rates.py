@@ -10,7 +10,7 @@ from db.session import open_database
 from orchestrator.plan import Plan
 from orchestrator.planning.hosts import known_rates, own_host_ids
 from orchestrator.planning.weights import find_weights
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from tests.orchestrator.plans import arm, plan
@@ -28,7 +28,7 @@ def url(tmp_path: Path, planned: Plan) -> str:
     recorder = create_run(
         open_database(found), planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path
     )
-    run_recorded(recorder, observer=SilentObserver())
+    run_recorded(recorder, observer=Observer())
     return found
 
 

@@ -11,7 +11,7 @@ from orchestrator.errors import InputError
 from orchestrator.judging import judge_run
 from orchestrator.plan import Plan
 from orchestrator.planning.weights import find_weights
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from orchestrator.statistics.unrandomised import explain_by_drift
@@ -26,7 +26,7 @@ PROMPTS = tuple(prompt(number, prompt_class="code") for number in range(2))
 def audit(planned: Plan, tmp_path: Path) -> AuditResult:
     database = open_database(f"sqlite:///{tmp_path / 'article.db'}")
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
-    run_recorded(recorder, observer=SilentObserver())
+    run_recorded(recorder, observer=Observer())
     return judge_run(StoredRun.load(database, recorder.run_id)).result
 
 
@@ -103,7 +103,7 @@ def test_the_engine_that_wins_the_short_prompt_can_lose_the_second_turn(tmp_path
     planned = plan(*arms, prompts=(long_answer,), rounds=8, metric="ttft_s")
     database = open_database(f"sqlite:///{tmp_path / 'turns.db'}")
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
-    run_recorded(recorder, observer=SilentObserver())
+    run_recorded(recorder, observer=Observer())
     result = judge_run(StoredRun.load(database, recorder.run_id)).result
     turns = {one.turn: one for one in result.comparisons if one.turn is not None}
     assert turns[1].verdict == "supported"

@@ -16,7 +16,7 @@ from db.session import open_database, read_only
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from orchestrator.running.trial import from_cache
@@ -105,7 +105,7 @@ def run(planned: Plan, tmp_path: Path) -> list[tuple[str, str | None]]:
     """The measured trials' states."""
     database = open_database(f"sqlite:///{tmp_path / 'test.db'}")
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
-    run_recorded(recorder, observer=SilentObserver())
+    run_recorded(recorder, observer=Observer())
     with read_only(database) as session:
         trials = session.scalars(select(models.Trial).filter_by(kind="measured")).all()
         return [(trial.status, trial.error_kind) for trial in trials]

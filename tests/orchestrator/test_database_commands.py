@@ -10,7 +10,7 @@ from db.errors import TransferError
 from db.session import open_database
 from orchestrator.cli import cli
 from orchestrator.planning.weights import find_weights
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from workers.machine.host import read_host
@@ -32,7 +32,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
         recorder = create_run(
             database, planned, host=read_host(), weights=find_weights(planned), log_root=path.parent / "logs"
         )
-        run_recorded(recorder, observer=SilentObserver())
+        run_recorded(recorder, observer=Observer())
         recorder.finish("done")
         runs.append(recorder.run_id)
     database.dispose()

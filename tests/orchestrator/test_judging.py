@@ -16,7 +16,7 @@ from orchestrator.errors import StoppedError
 from orchestrator.jsonable import bounded
 from orchestrator.judging import decisions, host_noise, judge_run
 from orchestrator.planning.weights import find_weights
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from orchestrator.stored_run import StoredRun
@@ -33,7 +33,7 @@ def finished(tmp_path: Path) -> tuple[Database, str]:
     database = open_database(f"sqlite:///{tmp_path / 'judged.db'}")
     planned = plan(*ARMS, rounds=8)
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
-    run_recorded(recorder, observer=SilentObserver())
+    run_recorded(recorder, observer=Observer())
     return database, recorder.run_id
 
 
@@ -56,7 +56,7 @@ def test_planned_arms_are_judged_before_they_ran(tmp_path: Path) -> None:
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
     stops = iter((False, True))  # after the control run before the rounds
     with pytest.raises(StoppedError):
-        run_recorded(recorder, observer=SilentObserver(), should_stop=lambda: next(stops))
+        run_recorded(recorder, observer=Observer(), should_stop=lambda: next(stops))
     assert set(trials(database, recorder.run_id)["arm"]) == {"a"}
     (one,) = judge_run(StoredRun.load(database, recorder.run_id)).result.comparisons
     assert (one.treatment, one.verdict, one.rounds) == ("b", "underpowered", 0)

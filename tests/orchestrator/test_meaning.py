@@ -21,7 +21,7 @@ from orchestrator.report.loading import load_material
 from orchestrator.report.parts import Section as ReportSection
 from orchestrator.report.sections.meaning import losslessness_section, widths_section
 from orchestrator.report.verdict import verdict_lines
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from orchestrator.stored_run import StoredRun
@@ -56,7 +56,7 @@ def run(planned: Plan, folder: Path) -> Told:
     planned = replace(planned, gate=OPEN_GATE)
     database = open_database(f"sqlite:///{folder / 'meaning.db'}")
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=folder)
-    run_recorded(recorder, observer=SilentObserver())
+    run_recorded(recorder, observer=Observer())
     return Told(database, planned, recorder.run_id)
 
 

@@ -12,7 +12,7 @@ from db import models
 from db.session import open_database, read_only
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.planning.weights import find_weights
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from tests.workers import tiny_drafts
@@ -46,7 +46,7 @@ def test_servers_are_arms_like_any_other(tmp_path: Path) -> None:
         recorder = create_run(
             database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path / "logs"
         )
-        run_recorded(recorder, observer=SilentObserver())
+        run_recorded(recorder, observer=Observer())
     with read_only(database) as session:
         trials = session.scalars(select(models.Trial).filter_by(kind="measured")).all()
         assert [trial.error_message for trial in trials if trial.status == "invalid"] == []

@@ -17,7 +17,7 @@ from db.session import open_database, read_only
 from orchestrator.judging import judge_run
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.planning.weights import find_weights
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from orchestrator.stored_run import StoredRun
@@ -97,7 +97,7 @@ def test_a_servers_versions_are_its_own_and_other_ones_confound(
     recorder = create_run(
         database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path / "logs"
     )
-    run_recorded(recorder, observer=SilentObserver())
+    run_recorded(recorder, observer=Observer())
     with read_only(database) as session:
         rows = session.execute(
             select(models.Arm.name, models.Environment)

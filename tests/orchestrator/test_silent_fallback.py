@@ -18,7 +18,7 @@ from db.session import open_database, read_only
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import Recorder, create_run
 from tests.workers import tiny
@@ -68,7 +68,7 @@ def test_the_night_does_not_start_and_the_reason_is_the_servers(
     recorder = start(database, plan(*arms, prompts=(prompt(),), rounds=2), tmp_path)
     started = time.monotonic()
     with pytest.raises(InputError) as refused:
-        run_recorded(recorder, observer=SilentObserver())
+        run_recorded(recorder, observer=Observer())
     assert time.monotonic() - started < SECONDS
     message = str(refused.value)
     assert message.startswith("arm fast failed its preflight: not_engaged: DFlash start failed for tiny: ")
@@ -89,7 +89,7 @@ def test_an_eviction_in_the_night_makes_its_trials_invalid(
     )
     planned = plan(*arms, prompts=(prompt(),), rounds=2, aa=False, bracket=False, warmups=0)
     recorder = start(database, planned, tmp_path)
-    run_recorded(recorder, observer=SilentObserver())
+    run_recorded(recorder, observer=Observer())
     with read_only(database) as session:
         trials = session.scalars(select(models.Trial).filter_by(kind="measured", arm_id=recorder.arm_ids["fast"])).all()
         generations = session.scalars(select(models.Generation)).all()

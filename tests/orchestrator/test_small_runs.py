@@ -13,7 +13,7 @@ from orchestrator.cli import cli
 from orchestrator.configuration.compose import make_plan
 from orchestrator.errors import InterlaceError
 from orchestrator.planning.weights import find_weights
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from workers.machine.host import read_host
@@ -46,7 +46,7 @@ def make_run(folder: Path, lines: list[str], *, rounds: int = EVERY) -> str:
     recorder = create_run(database, plan, host=read_host(), weights=find_weights(plan), log_root=folder / "logs")
     asked = itertools.count()
     try:
-        run_recorded(recorder, observer=SilentObserver(), should_stop=lambda: next(asked) >= rounds)
+        run_recorded(recorder, observer=Observer(), should_stop=lambda: next(asked) >= rounds)
     except InterlaceError:
         recorder.finish("interrupted")
     else:

@@ -18,7 +18,7 @@ from db.session import open_existing, read_only
 from orchestrator.cli import cli
 from orchestrator.errors import InputError, NotOursError
 from orchestrator.planning.frozen_plan import frozen_plan
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import reopen_run
 
@@ -148,7 +148,7 @@ def test_an_imported_plan_executes_nothing(desk: Desk, way: str) -> None:
     database = open_existing(str(desk.db))
     recorder = reopen_run(database, frozen_plan(database, run_id), run_id)
     with pytest.raises(NotOursError, match="came from elsewhere"):
-        run_recorded(recorder, observer=SilentObserver())
+        run_recorded(recorder, observer=Observer())
     database.dispose()
     assert not (desk.folder / "pwned").exists()
     assert desk("audit", run_id).exit_code in (0, 1)  # judged it may be: here nothing of it is measured

@@ -14,7 +14,7 @@ from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights
 from orchestrator.queue.machine_lock import MachineLock
 from orchestrator.queue.night import Check, Ended, Night
-from orchestrator.running.events import Observer, SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.recorder import create_run
 from tests.orchestrator.plans import arm, plan
 from workers.machine.host import read_host
@@ -26,7 +26,7 @@ class Teller:
     """Remembers what it was told."""
 
     def __init__(self, observer: Observer | None = None) -> None:
-        self.observer = observer or SilentObserver()
+        self.observer = observer or Observer()
         self.begun: list[str] = []
         self.ended: list[Ended] = []
         self.checks: list[Check] = []

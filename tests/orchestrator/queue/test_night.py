@@ -15,7 +15,7 @@ from orchestrator.queue.agenda import waiting_here
 from orchestrator.queue.entry_check import HOLDS, WHOLE_RUN, needs_check, stands_in_the_way
 from orchestrator.queue.entry_run import note_of, state_after
 from orchestrator.queue.night import Night
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.schedule import ScheduledTrial
 from tests.orchestrator.plans import arm
 from tests.orchestrator.queue.nights import NOW, TWO, Teller, database_of, night_of, queued, small
@@ -128,7 +128,7 @@ def test_at_the_time_the_round_is_finished_and_the_next_night_goes_on(tmp_path: 
     assert tuple(counted) == (80, 80)
 
 
-class Interrupts(SilentObserver):
+class Interrupts(Observer):
     """Ctrl-C within the first trial."""
 
     def measuring(self, trial: ScheduledTrial) -> None:

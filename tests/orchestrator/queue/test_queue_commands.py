@@ -16,7 +16,7 @@ from orchestrator.plan import Arm
 from orchestrator.planning.weights import ArmWeights, Weights
 from orchestrator.queue.entry_run import run_entry
 from orchestrator.queue.machine_lock import MachineLock
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.recorder import create_run
 from tests.orchestrator.plans import arm
 from tests.orchestrator.queue.nights import TWO, queued, small
@@ -109,7 +109,7 @@ def test_a_measured_run_does_not_start_beside_another(database: Database, tmp_pa
     recorder = create_run(database, small(real), host=read_host(), weights={"a": weights}, log_root=tmp_path / "logs")
     queue.add(database, recorder.run_id, now=dt.datetime.now(dt.UTC))
     with MachineLock("interlace resume") as lock, pytest.raises(HeldError, match="interlace work, at run the-run"):
-        run_entry(database, recorder.run_id, lock=lock, observer=SilentObserver())
+        run_entry(database, recorder.run_id, lock=lock, observer=Observer())
     assert [entry.run_id for entry in queue.entries(database)] == [recorder.run_id]
     code, said = typed("work", fails=True)
     assert code == 4

@@ -9,9 +9,9 @@ from db.engine import Database
 from db.session import open_database, transaction
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
-from orchestrator.views.terminal import SilentObserver
 from tests.orchestrator.plans import arm, plan, prompt
 from workers.machine.host import read_host
 
@@ -26,7 +26,7 @@ def store(tmp_path: Path, planned: Plan) -> tuple[Database, str]:
     """Run a plan on the fake clock and store it."""
     database = open_database(f"sqlite:///{tmp_path / 'report.db'}")
     recorder = create_run(database, planned, host=read_host(), weights=find_weights(planned), log_root=tmp_path)
-    run_recorded(recorder, observer=SilentObserver())
+    run_recorded(recorder, observer=Observer())
     return database, recorder.run_id
 
 

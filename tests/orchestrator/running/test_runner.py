@@ -15,7 +15,7 @@ from orchestrator.errors import IncompleteError, InputError, InterlaceError, Ref
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights
 from orchestrator.running.crew import Crew
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.progress import Unit
 from orchestrator.running.recorder import Recorder, create_run
@@ -23,7 +23,7 @@ from tests.orchestrator.plans import DEADLINES, OPEN_GATE, arm, plan, prompt
 from workers.machine.host import read_host
 
 
-class Witness(SilentObserver):
+class Witness(Observer):
     """Remembers what it was told."""
 
     def __init__(self) -> None:

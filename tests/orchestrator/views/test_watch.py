@@ -13,7 +13,7 @@ from orchestrator import judging
 from orchestrator.queue.clock_times import spoken
 from orchestrator.queue.entry_run import run_entry
 from orchestrator.queue.machine_lock import MachineLock
-from orchestrator.running.events import SilentObserver
+from orchestrator.running.events import Observer
 from orchestrator.schedule import ScheduledTrial
 from orchestrator.stored_run import StoredRun
 from orchestrator.views.watch import Watch, live_run, watch
@@ -82,7 +82,7 @@ def test_problems_parked_arms_and_silence_are_shown() -> None:
     assert "SIMULATED" in picture(life_at(RUNNING, simulated=True), [])
 
 
-class Looks(SilentObserver):
+class Looks(Observer):
     """Watches the run from within, after each of its trials."""
 
     def __init__(self, view: Watch) -> None:
