@@ -11,7 +11,8 @@ from orchestrator.configuration.groups import Parts
 from orchestrator.errors import InputError
 from orchestrator.views.terminal import console, table
 from workers.errors import EngineError
-from workers.weights.checkpoints import CheckpointInfo, checkpoints_dir, describe, inspect, resolve
+from workers.weights.checkpoints import CheckpointInfo, describe, inspect, resolve
+from workers.weights.folders import checkpoints_dir
 
 if TYPE_CHECKING:
     from workers.weights.quantisation import Quantisation
@@ -84,7 +85,7 @@ def _import_smollm2(source: str) -> None:
 
 
 def _import_gguf(source: Path, *, name: str | None, bits: int | None) -> None:
-    from workers.weights.checkpoints import exclusive
+    from workers.weights.folders import exclusive
     from workers.weights.gguf import Recipe, convert, default_dtype
 
     if not source.is_file():

@@ -8,8 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from orchestrator.cli import cli
-from workers.weights.checkpoints import exclusive
-from workers.weights.folders import made_folder
+from workers.weights.folders import exclusive, made_folder
 
 RUN = [
     "engine=simulated",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.weights.checkpoints import cache_dir
+from workers.weights.folders import cache_dir
 
 LOCK = Path(__file__).with_name("elsewhere.lock")
 # mtplx links a library of macOS as it is imported, for readings that it does without elsewhere.

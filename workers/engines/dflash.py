@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.dflash_backends import BACKENDS, Backend, Wanted
-from workers.engines.mlx_loading import LoadedModel, draft_folder, obtain_folder
+from workers.engines.mlx_loading import LoadedModel
 from workers.engines.mlx_probes import BlockDraft, Probed
 from workers.engines.speculative import (
     DRAFT,
@@ -26,6 +26,7 @@ from workers.protocol import Evidence
 from workers.stopwatch import Tick
 from workers.weights.checkpoints import resolve
 from workers.weights.drafts import BLOCK, require_fit
+from workers.weights.sources import draft_folder, obtain_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
-from workers.engines.mlx_loading import LoadedModel, obtain_folder
+from workers.engines.mlx_loading import LoadedModel
 from workers.engines.speculative import (
     COPY,
     DRAFT,
@@ -29,6 +29,7 @@ from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
 from workers.stopwatch import Tick
 from workers.weights.checkpoints import resolve
+from workers.weights.sources import obtain_folder
 
 COPY_SWITCH = "MTPLX_CONTEXT_COPY"  # mtplx copies from the context where it can, unless this is 0
 

@@ -24,7 +24,6 @@ import psutil
 
 from workers.catalogue.evidence import explain
 from workers.engines.base import LoadInfo
-from workers.engines.mlx_loading import obtain_folder
 from workers.engines.server import ServerEngine
 from workers.engines.server_signs import load_preset
 from workers.errors import EngineError, FaultKind
@@ -37,6 +36,7 @@ from workers.supervision.server_process import HOST, ServerLog, ServerProcess, S
 from workers.supervision.tracebacks import last_fault
 from workers.weights.checkpoints import CheckpointInfo, inspect, resolve
 from workers.weights.dummies import DEFAULT_GROUP_SIZE, SHAPES, save
+from workers.weights.sources import obtain_folder
 
 _POLL_S = 0.1
 _FOLDER_PREFIX = "interlace-server-"  # then the worker's pid

@@ -16,6 +16,10 @@ from workers.machine.processes import PROCESS_FAULTS
 from workers.machine.system import System
 
 START_TOLERANCE_S = 0.05  # what was stored comes back as it was; the kernel counts hundredths
+# In the environment of a worker and all that comes of it: which run's process they belong to.
+OWNER_MARK = "INTERLACE_OWNER"
+# In the environment of a server that a worker launches, and of what comes of it: the port that it was given.
+PORT_MARK = "INTERLACE_PORT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +93,28 @@ def holds(lease: Lease, system: System | None = None) -> bool:
     except PROCESS_FAULTS:
         return True  # the pid is in use and cannot be told apart: better to wait than to run twice
     return status != psutil.STATUS_ZOMBIE and same_start(start_s, lease.process_started_at)
+
+
+def port_of(process: psutil.Process) -> int | None:
+    """The port that its environment names. A process that has not yet become its program still has its parent's."""
+    try:
+        mark = process.environ().get(PORT_MARK, "")
+    except PROCESS_FAULTS:
+        return None
+    return int(mark) if mark.isdigit() else None
+
+
+def owner_mark() -> str:
+    """This process as the owner of those that it spawns."""
+    me = psutil.Process()
+    return f"{me.pid}:{started_s(me)!r}:{this_boot() or ''}"
+
+
+def marks_orphan(mark: str) -> bool:
+    """Whether the owner that a process's mark names has ended. A mark that names none, as earlier versions' do, says
+    nothing."""
+    try:
+        pid, start_s, boot_id = mark.split(":")
+        return not is_living(int(pid), float(start_s), boot_id or None)
+    except ValueError:
+        return False

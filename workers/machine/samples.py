@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Self
 
 from workers.errors import describe_exit
+from workers.machine.process_identity import OWNER_MARK, owner_mark
 from workers.machine.telemetry import Reading
-from workers.supervision.journal import OWNER_MARK, owner_mark
 
 KEPT = 20_000  # samples: five and a half hours at one a second
 STOP_GRACE_S = 2.0

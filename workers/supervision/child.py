@@ -14,12 +14,13 @@ import psutil
 from workers.environment import VERSION_MARK, installed
 from workers.files.private import make_private_folder, open_private
 from workers.machine.memory import held_bytes
+from workers.machine.process_identity import OWNER_MARK, owner_mark, port_of
 from workers.machine.processes import PROCESS_FAULTS
 from workers.masking import KNOWN, NAMES_VARIABLE
 from workers.protocol import Stop, encode
 from workers.supervision.channel import ChannelClosed, LineChannel
 from workers.supervision.family import Family
-from workers.supervision.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark, port_of
+from workers.supervision.journal import Journal, Spawned, describe
 from workers.supervision.server_process import port_is_open
 
 SIGNAL_GRACE_S = 5.0  # at most, after each signal

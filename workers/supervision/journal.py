@@ -19,13 +19,8 @@ import psutil
 
 from workers.files.atomic import write_file
 from workers.files.private import make_private_folder, open_private
-from workers.machine.process_identity import is_living, of_another_boot, started_s, this_boot
+from workers.machine.process_identity import is_living, of_another_boot, port_of, started_s, this_boot
 from workers.machine.processes import PROCESS_FAULTS
-
-# In the environment of a worker and all that comes of it: which run's process they belong to.
-OWNER_MARK = "INTERLACE_OWNER"
-# In the environment of a server that a worker launches, and of what comes of it: the port that it was given.
-PORT_MARK = "INTERLACE_PORT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,31 +132,6 @@ def describe(process: psutil.Process, *, run_id: str, arm: str) -> Spawned:
         port=port_of(process),
         boot_id=this_boot(),
     )
-
-
-def port_of(process: psutil.Process) -> int | None:
-    """The port that its environment names. A process that has not yet become its program still has its parent's."""
-    try:
-        mark = process.environ().get(PORT_MARK, "")
-    except PROCESS_FAULTS:
-        return None
-    return int(mark) if mark.isdigit() else None
-
-
-def owner_mark() -> str:
-    """This process as the owner of those that it spawns."""
-    me = psutil.Process()
-    return f"{me.pid}:{started_s(me)!r}:{this_boot() or ''}"
-
-
-def marks_orphan(mark: str) -> bool:
-    """Whether the owner that a process's mark names has ended. A mark that names none, as earlier versions' do, says
-    nothing."""
-    try:
-        pid, start_s, boot_id = mark.split(":")
-        return not is_living(int(pid), float(start_s), boot_id or None)
-    except ValueError:
-        return False
 
 
 def read_journal(path: Path) -> list[Spawned]:

@@ -14,19 +14,18 @@ from pathlib import Path
 import psutil
 
 from workers.machine.memory import held_bytes
-from workers.machine.process_identity import is_living, same_start, started_s, this_boot
-from workers.machine.processes import PROCESS_FAULTS
-from workers.supervision.family import signal_and_wait
-from workers.supervision.journal import (
+from workers.machine.process_identity import (
     OWNER_MARK,
-    Journal,
-    Spawned,
-    is_orphaned,
-    look_into,
+    is_living,
     marks_orphan,
     owner_mark,
-    run_lives,
+    same_start,
+    started_s,
+    this_boot,
 )
+from workers.machine.processes import PROCESS_FAULTS
+from workers.supervision.family import signal_and_wait
+from workers.supervision.journal import Journal, Spawned, is_orphaned, look_into, run_lives
 
 TITLE_LENGTH = 60
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from workers.catalogue.binding import ProcessIdentity
-from workers.supervision.journal import OWNER_MARK
+from workers.machine.process_identity import OWNER_MARK
 from workers.supervision.server_process import listeners
 from workers.supervision.tcp_table import Connections, Peer, connections, plain_address
 

@@ -24,9 +24,9 @@ import psutil
 
 from workers.catalogue.binding import LogIdentity
 from workers.errors import EngineError, FaultKind, classify_text, describe_exit
+from workers.machine.process_identity import PORT_MARK
 from workers.machine.processes import PROCESS_FAULTS
 from workers.supervision.family import Family
-from workers.supervision.journal import PORT_MARK
 from workers.supervision.tracebacks import last_fault
 
 HOST = "127.0.0.1"

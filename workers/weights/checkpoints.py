@@ -1,17 +1,14 @@
 """Where checkpoints are and what they are, found without loading a weight and without mlx."""
 
-import contextlib
-import fcntl
 import hashlib
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from workers.errors import EngineError, FaultKind
-from workers.files.private import make_private_folder, open_private
 from workers.weights.dummies import DEFAULT_GROUP_SIZE, SHAPES
+from workers.weights.folders import checkpoints_dir
 from workers.weights.model_files import digest_of, read_header, read_json, require_tokenizer, tensor_table, weight_files
 
 _DTYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -40,36 +37,6 @@ class CheckpointInfo:
     bytes_read_per_token: int | None  # weights that one decoded token reads
     kv_bytes_per_token: int | None  # growth of an unquantised cache a token, all layers
     digest: str
-
-
-def checkpoints_dir() -> Path:
-    """Where `interlace checkpoint import` puts its folders: INTERLACE_CHECKPOINTS, else the user's data folder."""
-    if chosen := os.environ.get("INTERLACE_CHECKPOINTS"):
-        return Path(chosen).expanduser().absolute()
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("interlace", appauthor=False)) / "checkpoints"
-
-
-def cache_dir() -> Path:
-    """Where what can be fetched or converted again is kept: INTERLACE_CACHE, else the user's cache folder."""
-    if chosen := os.environ.get("INTERLACE_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("interlace", appauthor=False))
-
-
-@contextlib.contextmanager
-def exclusive(target: Path) -> Iterator[None]:
-    """Alone among processes in making `target`; another one waits, and may then find it made."""
-    make_private_folder(target.parent)
-    lock = open_private(target.parent / f".{target.name}.lock", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # released when closed, also by the process's death
-        yield
-    finally:
-        os.close(lock)
 
 
 def resolve(checkpoint: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,13 @@
-"""Checkpoint folders that this program makes: complete or not there at all, and known again by their origin."""
+"""Folders of checkpoints: where they are, and those that this program makes.
+
+A folder that is made is complete or not there at all, and its manifest states what it was made of.
+"""
 
 import contextlib
+import fcntl
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
@@ -11,16 +16,46 @@ from typing import Any
 
 from workers.errors import EngineError, FaultKind
 from workers.files.atomic import sync_folder, unfinished_folder
-from workers.files.private import make_private_folder
+from workers.files.private import make_private_folder, open_private
 
 MANIFEST = "interlace.json"  # in every folder made: what it was made of, and its files' digests
+
+
+def checkpoints_dir() -> Path:
+    """Where `interlace checkpoint import` puts its folders: INTERLACE_CHECKPOINTS, else the user's data folder."""
+    if chosen := os.environ.get("INTERLACE_CHECKPOINTS"):
+        return Path(chosen).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("interlace", appauthor=False)) / "checkpoints"
+
+
+def cache_dir() -> Path:
+    """Where what can be fetched or converted again is kept: INTERLACE_CACHE, else the user's cache folder."""
+    if chosen := os.environ.get("INTERLACE_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("interlace", appauthor=False))
+
+
+@contextlib.contextmanager
+def exclusive(target: Path) -> Iterator[None]:
+    """Alone among processes in making `target`; another one waits, and may then find it made."""
+    make_private_folder(target.parent)
+    lock = open_private(target.parent / f".{target.name}.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when closed, also by the process's death
+        yield
+    finally:
+        os.close(lock)
 
 
 @contextlib.contextmanager
 def made_folder(folder: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
     """An empty folder to write into. It takes its place when the block ends without an error, replacing an earlier one.
 
-    The caller holds `workers.weights.checkpoints.exclusive(folder)`: what an interrupted making left is removed.
+    The caller holds `exclusive(folder)`: what an interrupted making left is removed.
 
     Args:
         made_of: what tells this content from another, kept in the manifest.

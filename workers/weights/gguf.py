@@ -16,9 +16,8 @@ from typing import Any
 
 from workers.errors import EngineError, FaultKind
 from workers.supervision import isolation
-from workers.weights.checkpoints import cache_dir, exclusive
 from workers.weights.dummies import DEFAULT_GROUP_SIZE, empty_llama, quantize
-from workers.weights.folders import made_folder
+from workers.weights.folders import cache_dir, exclusive, made_folder
 from workers.weights.gguf_header import Header, read_header
 
 _LAYER_NAMES = {

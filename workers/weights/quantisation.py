@@ -10,9 +10,10 @@ from typing import Any
 
 from workers.errors import EngineError, FaultKind
 from workers.supervision import isolation
-from workers.weights.checkpoints import CheckpointInfo, checkpoints_dir, exclusive, inspect, resolve
+from workers.weights.checkpoints import CheckpointInfo, inspect, resolve
 from workers.weights.dummies import DEFAULT_GROUP_SIZE, quantize
-from workers.weights.folders import made_folder
+from workers.weights.folders import checkpoints_dir, exclusive, made_folder
+from workers.weights.sources import obtain_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,6 @@ def make_checkpoint(checkpoint: Mapping[str, Any], name: str, wanted: Quantisati
             f"checkpoint {checkpoint.get('name')}: a dummy's weights are random, made as it loads",
             remedy="set checkpoint.bits of the dummy instead",
         )
-    from workers.engines.mlx_loading import obtain_folder
-
     source, info = obtain_folder(resolved)
     if info.group_size is not None:
         raise EngineError(

@@ -19,8 +19,7 @@ from workers.errors import EngineError, FaultKind
 from workers.files.atomic import replacing, unfinished_folder
 from workers.files.private import make_private_folder
 from workers.weights import gguf
-from workers.weights.checkpoints import cache_dir, checkpoints_dir, exclusive
-from workers.weights.folders import is_intact, sha256_of_file
+from workers.weights.folders import cache_dir, checkpoints_dir, exclusive, is_intact, sha256_of_file
 
 Progress = Callable[[str], None]  # one line of text a step
 

@@ -14,8 +14,9 @@ import pytest
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
 from orchestrator.running.leftovers import clear_leftovers, hidden, journal_beside, refuse_battery, start_notes
+from workers.machine.process_identity import OWNER_MARK
 from workers.machine.telemetry import Reading
-from workers.supervision.journal import OWNER_MARK, Journal, describe
+from workers.supervision.journal import Journal, describe
 from workers.supervision.orphans import Leftovers, Suspect
 
 HELD_BYTES = 120_000_000

@@ -14,7 +14,8 @@ from orchestrator.plan import Gate
 from orchestrator.running import leftovers
 from orchestrator.running.gate import ORPHAN
 from orchestrator.running.leftovers import Patrol
-from workers.supervision.journal import OWNER_MARK, Journal, Spawned, describe, owner_mark
+from workers.machine.process_identity import OWNER_MARK, owner_mark
+from workers.supervision.journal import Journal, Spawned, describe
 from workers.supervision.orphans import Leftovers, Suspect
 
 GATE = Gate(orphan_bytes=1e15)  # only what is named here is found

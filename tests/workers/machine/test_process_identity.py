@@ -9,8 +9,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers.machine.process_identity import Lease, current_lease, holds, is_living, started_s, this_boot
-from workers.supervision.journal import Journal, describe, find_orphans, marks_orphan, owner_mark
+from workers.machine.process_identity import (
+    Lease,
+    current_lease,
+    holds,
+    is_living,
+    marks_orphan,
+    owner_mark,
+    started_s,
+    this_boot,
+)
+from workers.supervision.journal import Journal, describe, find_orphans
 
 SetClock = Callable[[float], None]
 

@@ -12,17 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers.machine.process_identity import started_s
+from workers.machine.process_identity import PORT_MARK, marks_orphan, owner_mark, started_s
 from workers.supervision.journal import (
-    PORT_MARK,
     Content,
     Journal,
     Spawned,
     describe,
     find_orphans,
     look_into,
-    marks_orphan,
-    owner_mark,
     read_journal,
     still_runs,
 )

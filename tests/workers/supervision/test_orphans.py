@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers.machine.process_identity import started_s
+from workers.machine.process_identity import OWNER_MARK, owner_mark, started_s
 from workers.protocol import PROTOCOL_VERSION
-from workers.supervision.journal import OWNER_MARK, Journal, describe, owner_mark, read_journal
+from workers.supervision.journal import Journal, describe, read_journal
 from workers.supervision.orphans import Leftovers, Orphan, end_orphans, find_leftovers
 
 HELD_BYTES = 150_000_000

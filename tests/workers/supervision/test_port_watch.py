@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from workers.supervision.journal import OWNER_MARK
+from workers.machine.process_identity import OWNER_MARK
 from workers.supervision.port_watch import UNSEEN, PortWatch
 from workers.supervision.server_process import HOST
 from workers.supervision.tcp_table import connections

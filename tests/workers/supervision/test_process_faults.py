@@ -9,10 +9,10 @@ import psutil
 import pytest
 
 from workers.machine.memory import held_bytes
-from workers.machine.process_identity import current_lease, holds, is_living, started_s, this_boot
+from workers.machine.process_identity import current_lease, holds, is_living, port_of, started_s, this_boot
 from workers.machine.processes import own_cpu_s, own_pids, own_rss_bytes
 from workers.machine.system import LocalSystem, System, Unreadable
-from workers.supervision.journal import Journal, describe, find_orphans, port_of
+from workers.supervision.journal import Journal, describe, find_orphans
 from workers.supervision.orphans import find_leftovers
 
 READINGS = ("environ", "cmdline", "exe", "cwd", "name", "status", "net_connections", "memory_info", "cpu_times")

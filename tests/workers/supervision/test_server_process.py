@@ -17,8 +17,9 @@ from orchestrator.plan import Deadlines
 from tests.workers import tiny
 from workers.catalogue.binding import log_fault
 from workers.errors import EngineError, FaultKind, WorkerFault
+from workers.machine.process_identity import port_of
 from workers.protocol import Generate, Load, encode
-from workers.supervision.journal import port_of, read_journal
+from workers.supervision.journal import read_journal
 from workers.supervision.server_process import (
     ServerLog,
     ServerProcess,

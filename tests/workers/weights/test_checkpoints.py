@@ -12,7 +12,7 @@ import pytest
 
 from tests.workers import tiny
 from workers.errors import EngineError, FaultKind
-from workers.weights import checkpoints, dummies
+from workers.weights import dummies, folders
 from workers.weights.checkpoints import CheckpointInfo, describe, find_folder, inspect, resolve
 
 
@@ -333,9 +333,9 @@ def test_a_cast_changes_what_is_held(tmp_path: Path) -> None:
 def test_the_folders_default_to_the_user_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INTERLACE_CHECKPOINTS", raising=False)
     monkeypatch.delenv("INTERLACE_CACHE", raising=False)
-    assert checkpoints.checkpoints_dir().name == "checkpoints"
-    assert "interlace" in str(checkpoints.checkpoints_dir())
-    assert "interlace" in str(checkpoints.cache_dir())
+    assert folders.checkpoints_dir().name == "checkpoints"
+    assert "interlace" in str(folders.checkpoints_dir())
+    assert "interlace" in str(folders.cache_dir())
 
 
 # Dummies.

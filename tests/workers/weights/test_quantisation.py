@@ -10,7 +10,8 @@ from orchestrator.cli import cli
 from tests.workers import tiny
 from workers.engines.mlx_loading import load_model
 from workers.errors import EngineError, FaultKind
-from workers.weights.checkpoints import checkpoints_dir, inspect
+from workers.weights.checkpoints import inspect
+from workers.weights.folders import checkpoints_dir
 from workers.weights.quantisation import Quantisation, make_checkpoint
 
 

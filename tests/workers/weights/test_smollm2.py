@@ -18,7 +18,8 @@ from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_draft import MlxLmDraft
 from workers.errors import EngineError, FaultKind
 from workers.weights import smollm2
-from workers.weights.checkpoints import cache_dir, inspect
+from workers.weights.checkpoints import inspect
+from workers.weights.folders import cache_dir
 from workers.weights.smollm2 import ImportedCheckpoint, Origin, import_smollm2
 
 WHEEL = "interlace_test_model-1.0-py3-none-any.whl"

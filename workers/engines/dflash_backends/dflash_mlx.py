@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from workers.engines.dflash_backends.backend import Backend, LoadedDraft, describe_draft
-from workers.engines.mlx_loading import LoadedModel, obtain_folder
+from workers.engines.mlx_loading import LoadedModel
 from workers.engines.speculative import COPY, DRAFT, LoopResult, VerifyStep
 from workers.environment import installed
 from workers.errors import EngineError, FaultKind
 from workers.stopwatch import Tick
 from workers.weights.checkpoints import resolve
+from workers.weights.sources import obtain_folder
 
 
 class DflashMlx(Backend):
