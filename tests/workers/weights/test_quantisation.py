@@ -63,7 +63,7 @@ def test_the_command_says_how_to_name_what_it_made(source: dict[str, Any], tmp_p
     assert "tiny-4bit-g64: 4 bits" in done.output
     folder = tmp_path / "mine" / "checkpoint"
     folder.mkdir(parents=True)
-    yaml = done.output.split("say --config-dir DIR:\n")[1]
+    yaml = done.output.split("add --config-dir DIR:\n")[1]
     (folder / "tiny-4bit-g64.yaml").write_text(yaml)
     listed = CliRunner().invoke(cli, ["checkpoint", "list", "--config-dir", str(tmp_path / "mine")])
     assert "tiny-4bit-g64" in listed.output
