@@ -54,7 +54,7 @@ def _run(planned: "Planned", *, fail_on: tuple[str, ...], quiet: bool) -> int:
     from orchestrator.commands.measurement import measure_and_judge
     from orchestrator.commands.planned_run import store_run
     from orchestrator.queue.machine_lock import MachineLock
-    from orchestrator.running.execution import check_machine
+    from orchestrator.running.preflight import check_machine
 
     with MachineLock("interlace run") as lock:
         if planned.measured:

@@ -15,7 +15,7 @@ from orchestrator.queue.machine_lock import MachineLock
 from orchestrator.queue.night import Night
 from orchestrator.queue.notification import notify
 from orchestrator.queue.summary import Summary, markdown, write_summary
-from orchestrator.running.execution import check_machine
+from orchestrator.running.preflight import check_machine
 
 
 def take_machine(waiting: Sequence[Waiting], lock: MachineLock, database: Database) -> None:

@@ -10,7 +10,8 @@ from orchestrator.errors import IncompleteError, InputError, NotOursError, Refus
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
 from orchestrator.queue.machine_lock import MachineLock
 from orchestrator.running.events import Observer
-from orchestrator.running.execution import carry_out, check_machine
+from orchestrator.running.execution import carry_out
+from orchestrator.running.preflight import check_machine
 from orchestrator.running.provenance import plan_to_execute
 from orchestrator.running.recorder import Recorder, reopen_run
 from orchestrator.running.stored import refuse_if_held, refuse_other_weights

@@ -4,30 +4,22 @@ What needs pandas is imported when it is needed: a run that goes on is at its fi
 """
 
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from db.errors import StorageError
-from db.escaping import shown_line
 from orchestrator.configuration.secrets import watch_references
 from orchestrator.errors import HeldError, IncompleteError, InputError, RefusedError
 from orchestrator.plan import Plan
-from orchestrator.planning.residency import is_simulated
 from orchestrator.planning.weights import ArmWeights, find_weights
 from orchestrator.running.crew import Crew
 from orchestrator.running.events import Observer, Several
-from orchestrator.running.leftovers import (
-    clear_leftovers,
-    journal_beside,
-    refuse_battery,
-    start_notes,
-    tighten_beside,
-)
+from orchestrator.running.leftovers import journal_beside
 from orchestrator.running.monitor import watched
+from orchestrator.running.preflight import warn
 from orchestrator.running.progress import Remainder, remainder, under_way
 from orchestrator.running.provenance import refuse_other_plan
 from orchestrator.running.recorder import Recorder
@@ -39,28 +31,6 @@ from workers.files.private import make_private_folder
 from workers.machine.host import read_host
 from workers.machine.memory import wait_until_settled
 from workers.machine.process_identity import current_lease
-from workers.machine.telemetry import read_machine
-
-
-def check_machine(plan: Plan, database: Path) -> None:
-    """Make this machine ready for a run: end what earlier ones left, refuse what stands in the way.
-
-    Raises:
-        RefusedError: a process that may be a leftover, or a battery.
-    """
-    measured = not all(is_simulated(arm) for arm in plan.arms)
-    gate = plan.gate if measured else replace(plan.gate, orphans="report", power_source="any")
-    tighten_beside(database)
-    clear_leftovers(journal_beside(database), gate, _warn)
-    readings = read_machine()
-    refuse_battery(gate, readings)
-    if measured:
-        for note in start_notes(readings):
-            _warn(note)
-
-
-def _warn(text: str) -> None:
-    sys.stderr.write(f"interlace: {shown_line(text)}\n")
 
 
 def _probes(plan: Plan, recorder: Recorder, crew: Crew) -> None:
@@ -108,7 +78,7 @@ def _leave(recorder: Recorder, status: str, *, note: str) -> None:
     try:
         recorder.finish(status, note=note)
     except StorageError as error:
-        _warn(f"the end of run {recorder.run_id} cannot be stored ({error})")
+        warn(f"the end of run {recorder.run_id} cannot be stored ({error})")
 
 
 def run_recorded(

@@ -1,14 +1,13 @@
-"""Processes that earlier runs left, and the state of the machine that a run starts in.
+"""Processes that earlier runs left.
 
-Leftovers are looked for at the start and before each trial: a run's start may be hours ago, and a worker of this
-night may leave one too. What is proven to be ours is ended and noted. What only looks like it stands in the way, as the
-gate's condition `orphan`. At the start, so does a battery where mains power is wanted.
+They are looked for at the start of a run and before each trial: the start may be hours ago, and a worker of this run
+may leave one too. A process that is proven to be ours is ended and noted. One that only looks like ours stands in the
+way: it refuses the start, and is the condition `orphan` of the gate.
 """
 
 import math
-import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,32 +17,16 @@ from db.redaction import REDACTED, literals
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
 from orchestrator.running.gate import ORPHAN, Finding
-from workers.files.private import tighten
-from workers.machine.telemetry import Reading
 from workers.supervision.journal import find_orphans
 from workers.supervision.orphans import Leftovers, Orphan, Suspect, end_orphans, find_leftovers
 
 GRACE_S = 5.0  # after each signal
 STATE_FOLDER, JOURNAL_NAME = "state", "workers.jsonl"
-_OURS = ("logs/*", "nights/*.md", "*.backup.db")
-# A run's id, a night's time, or a backup's: folders called `logs` and the like may hold things of the user's too.
-_GIVEN_NAME = re.compile(
-    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d{4}Z(-\d+)?\.md|.+-\d{8}-\d{6}\.backup\.db"
-)
 
 
 def journal_beside(database: Path) -> Path:
     """The journal of all runs of one database."""
     return database.parent / STATE_FOLDER / JOURNAL_NAME
-
-
-def tighten_beside(database: Path) -> None:
-    """Take the rights of others from what earlier versions left readable beside the database: only what bears a name
-    that we give, and belongs to this user."""
-    for pattern in _OURS:
-        for path in database.parent.glob(pattern):
-            if _GIVEN_NAME.fullmatch(path.name):
-                tighten(path)
 
 
 def clear_leftovers(journal: Path, gate: Gate, say: Callable[[str], None], *, grace_s: float = GRACE_S) -> None:
@@ -58,11 +41,7 @@ def clear_leftovers(journal: Path, gate: Gate, say: Callable[[str], None], *, gr
     found = find_leftovers(journal, large_bytes=int(gate.orphan_bytes))
     for note in found.notes:
         say(note)
-    survivors = end_orphans(found.orphans, grace_s=grace_s, journal=journal)
-    for orphan in found.orphans:
-        if orphan not in survivors:
-            say(f"ended a leftover: {describe_orphan(orphan)}")
-    if survivors:
+    if survivors := _end(found, journal, say, grace_s=grace_s):
         raise RefusedError(
             f"{describe_orphan(survivors[0])} survives SIGKILL: restart the machine, for its memory stays taken"
         )
@@ -70,38 +49,18 @@ def clear_leftovers(journal: Path, gate: Gate, say: Callable[[str], None], *, gr
         if gate.orphans == "block":
             raise RefusedError(
                 f"{describe_suspect(suspect)}: end it (kill {suspect.pid}) if it is a leftover,"
-                " or say gate.orphans=report"
+                " or set gate.orphans=report"
             )
         say(f"may be a leftover: {describe_suspect(suspect)}")
 
 
-def refuse_battery(gate: Gate, readings: Sequence[Reading]) -> None:
-    """A run that wants mains power does not start on a battery. What cannot be read passes.
-
-    Raises:
-        RefusedError: with the remedy.
-    """
-    source = next((each.value_text for each in readings if each.field == "power_source"), None)
-    if gate.power_source == "mains" and source not in (None, "mains"):
-        raise RefusedError(f"power comes from {source}: plug in, or say gate.power_source=any")
-
-
-def start_notes(readings: Sequence[Reading]) -> Iterator[str]:
-    """What slows or ends a run that starts like this, with the remedy; nothing of it refuses the run.
-
-    zsh starts background jobs at nice +5, and macOS then serves their GPU work late. With a closed lid a MacBook sleeps
-    whatever caffeinate asserts, unless a display and mains power are connected.
-    """
-    by_field = {each.field: each for each in readings}
-    found = (by_field.get(name) for name in ("nice", "priority"))
-    nice = next((each for each in found if each is not None and each.source == "getpriority"), None)
-    if nice is not None and nice.value is not None and nice.value > 0:
-        yield (
-            f"this process runs at nice {nice.value:+g}, so others are served first: start it in the foreground,"
-            " or in zsh after `unsetopt BG_NICE`"
-        )
-    if (lid := by_field.get("lid")) is not None and lid.value_text == "closed":
-        yield "the lid is closed: this Mac may sleep during the run; open it, or connect a display and mains power"
+def _end(found: Leftovers, journal: Path, say: Callable[[str], None], *, grace_s: float) -> Sequence[Orphan]:
+    """End the orphans and say so of each; those that survive."""
+    survivors = end_orphans(found.orphans, grace_s=grace_s, journal=journal) if found.orphans else ()
+    for orphan in found.orphans:
+        if orphan not in survivors:
+            say(f"ended a leftover: {describe_orphan(orphan)}")
+    return survivors
 
 
 def describe_orphan(orphan: Orphan) -> str:
@@ -164,11 +123,8 @@ class Patrol:
         self.scans += 1
         in_use = {*self.arms_in_use(), SAMPLER_ARM}
         found = find_leftovers(self.journal, large_bytes=int(self.gate.orphan_bytes), arms_in_use=in_use)
-        survivors = end_orphans(found.orphans, grace_s=self.grace_s, journal=self.journal) if found.orphans else ()
+        survivors = _end(found, self.journal, self.note, grace_s=self.grace_s)
         self._scanned_at_s = self.clock()
-        for orphan in found.orphans:
-            if orphan not in survivors:
-                self.note(f"ended a leftover: {describe_orphan(orphan)}")
         if survivors:
             return f"{describe_orphan(survivors[0])}, survives SIGKILL"
         return self._suspected(found)

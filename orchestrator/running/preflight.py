@@ -1,7 +1,8 @@
-"""Before the first round: does each arm run, and whose fault is it if it does not?
+"""Before the first round: is the machine fit to start, and does each arm run?
 
-Each arm answers a few tokens: it has to run, show its evidence and begin each conversation afresh. A failed preflight
-ends the command by one table for every kind of fault:
+At the start leftovers of earlier runs are ended, and a battery is refused where mains power is wanted. Then each arm
+answers a few tokens: it has to run, show its evidence and begin each conversation afresh. A failed preflight ends the
+command by one table for every kind of fault:
 
     the plan's       exit code 2   only another plan helps: a setting, a checkpoint or a draft has to be changed
     the machine's    exit code 4   the same plan may run later, or once a package, a server or this machine is mended
@@ -10,16 +11,96 @@ The same fault has the same code whether it is met before the worker starts, whi
 process or at a server. A test holds the table against the kinds that there are.
 """
 
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from db.escaping import shown_line
 from orchestrator.errors import InputError, RefusedError
-from orchestrator.plan import Arm, Plan
+from orchestrator.plan import Arm, Gate, Plan
+from orchestrator.planning.residency import is_simulated
 from orchestrator.running.crew import Crew, Member
+from orchestrator.running.leftovers import clear_leftovers, journal_beside
 from orchestrator.running.trial import from_cache, judge
 from workers.errors import FaultKind, WorkerFault
+from workers.files.private import tighten
+from workers.machine.telemetry import Reading, read_machine
 from workers.protocol import Generate
 
+_OURS = ("logs/*", "nights/*.md", "*.backup.db")
+# A run's id, a night's time, or a backup's: folders called `logs` and the like may hold things of the user's too.
+_GIVEN_NAME = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d{4}Z(-\d+)?\.md|.+-\d{8}-\d{6}\.backup\.db"
+)
 PREFLIGHT_TOKENS = 8
+
+
+# ---- the machine ----
+
+
+def check_machine(plan: Plan, database: Path) -> None:
+    """Make this machine ready for a run: end what earlier ones left, refuse what stands in the way.
+
+    Raises:
+        RefusedError: a process that may be a leftover, or a battery.
+    """
+    measured = not all(is_simulated(arm) for arm in plan.arms)
+    gate = plan.gate if measured else replace(plan.gate, orphans="report", power_source="any")
+    tighten_beside(database)
+    clear_leftovers(journal_beside(database), gate, warn)
+    readings = read_machine()
+    refuse_battery(gate, readings)
+    if measured:
+        for note in start_notes(readings):
+            warn(note)
+
+
+def warn(text: str) -> None:
+    """Show a person one line on the error stream."""
+    sys.stderr.write(f"interlace: {shown_line(text)}\n")
+
+
+def refuse_battery(gate: Gate, readings: Sequence[Reading]) -> None:
+    """A run that wants mains power does not start on a battery. What cannot be read passes.
+
+    Raises:
+        RefusedError: with the remedy.
+    """
+    source = next((each.value_text for each in readings if each.field == "power_source"), None)
+    if gate.power_source == "mains" and source not in (None, "mains"):
+        raise RefusedError(f"power comes from {source}: plug in, or set gate.power_source=any")
+
+
+def start_notes(readings: Sequence[Reading]) -> Iterator[str]:
+    """What slows or ends a run that starts like this, with the remedy; nothing of it refuses the run.
+
+    zsh starts background jobs at nice +5, and macOS then serves their GPU work late. With a closed lid a MacBook sleeps
+    whatever caffeinate asserts, unless a display and mains power are connected.
+    """
+    by_field = {each.field: each for each in readings}
+    found = (by_field.get(name) for name in ("nice", "priority"))
+    nice = next((each for each in found if each is not None and each.source == "getpriority"), None)
+    if nice is not None and nice.value is not None and nice.value > 0:
+        yield (
+            f"this process runs at nice {nice.value:+g}, so others are served first: start it in the foreground,"
+            " or in zsh after `unsetopt BG_NICE`"
+        )
+    if (lid := by_field.get("lid")) is not None and lid.value_text == "closed":
+        yield "the lid is closed: this Mac may sleep during the run; open it, or connect a display and mains power"
+
+
+def tighten_beside(database: Path) -> None:
+    """Take the rights of others from what earlier versions left readable beside the database: only what bears a name
+    that we give, and belongs to this user."""
+    for pattern in _OURS:
+        for path in database.parent.glob(pattern):
+            if _GIVEN_NAME.fullmatch(path.name):
+                tighten(path)
+
+
+# ---- the arms ----
 
 
 def try_arm(plan: Plan, arm: Arm, crew: Crew, *, on_load: Callable[[Member], None]) -> str | None:

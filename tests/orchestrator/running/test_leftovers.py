@@ -13,9 +13,8 @@ import pytest
 
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
-from orchestrator.running.leftovers import clear_leftovers, hidden, journal_beside, refuse_battery, start_notes
+from orchestrator.running.leftovers import clear_leftovers, hidden, journal_beside
 from workers.machine.process_identity import OWNER_MARK
-from workers.machine.telemetry import Reading
 from workers.supervision.journal import Journal, describe
 from workers.supervision.orphans import Leftovers, Suspect
 
@@ -107,7 +106,7 @@ def test_what_only_looks_like_one_blocks_with_pid_memory_and_remedy(
         clear_leftovers(tmp_path / "journal", Gate(), lambda text: None)
     assert str(raised.value) == (
         "process 4711 (python serve.py) listens on port 8080, holds 2.00 GB: end it (kill 4711) if it is a leftover,"
-        " or say gate.orphans=report"
+        " or set gate.orphans=report"
     )
     assert raised.value.exit_code == 4
 
@@ -142,7 +141,7 @@ def test_the_command_refuses_with_exit_code_4_and_one_line(tmp_path: Path) -> No
         (line,) = done.stderr.splitlines()
         assert f"process {child} (" in line
         assert "in the session of arm arm-1 of run run-1, which has ended, holds " in line
-        assert f"end it (kill {child}) if it is a leftover, or say gate.orphans=report" in line
+        assert f"end it (kill {child}) if it is a leftover, or set gate.orphans=report" in line
         assert not ended(child)
     finally:
         os.kill(child, signal.SIGKILL)
@@ -174,37 +173,6 @@ def test_or_is_reported_by_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     said: list[str] = []
     clear_leftovers(tmp_path / "journal", Gate(orphans="report"), said.append)
     assert said == ["may be a leftover: process 4711 (python serve.py) listens on port 8080, holds 2.00 GB"]
-
-
-def test_a_battery_refuses_a_run_that_wants_mains() -> None:
-    battery = [Reading(field="power_source", value_text="battery")]
-    with pytest.raises(RefusedError, match=r"plug in, or say gate\.power_source=any"):
-        refuse_battery(Gate(), battery)
-    refuse_battery(Gate(power_source="any"), battery)
-    refuse_battery(Gate(), [Reading(field="power_source", reason="a virtual machine")])
-
-
-@pytest.mark.parametrize(
-    ("readings", "says"),
-    [
-        ([Reading(field="nice", value=5.0, source="getpriority")], "nice +5"),
-        ([Reading(field="priority", value=19.0, source="getpriority")], "nice +19"),
-        ([Reading(field="lid", value_text="closed")], "the lid is closed"),
-    ],
-)
-def test_a_run_that_starts_in_the_background_or_with_a_closed_lid_says_so(readings: list[Reading], says: str) -> None:
-    (note,) = start_notes(readings)
-    assert says in note
-
-
-def test_a_run_that_starts_as_it_should_says_nothing() -> None:
-    usual = [
-        Reading(field="nice", value=0.0, source="getpriority"),
-        Reading(field="priority", value=31.0, source="ps"),
-        Reading(field="lid", value_text="open"),
-    ]
-    assert list(start_notes(usual)) == []
-    assert list(start_notes([Reading(field="nice", reason="not read"), Reading(field="lid", reason="no lid")])) == []
 
 
 def test_a_run_that_died_leaves_nothing_to_the_next_one(tmp_path: Path) -> None:

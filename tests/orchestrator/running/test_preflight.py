@@ -1,10 +1,13 @@
-"""Like faults end a command with like codes."""
+"""A machine that is not fit is refused before the start; like faults end a command with like codes."""
 
 import pytest
 
-from orchestrator.running.preflight import OF_THE_MACHINE, OF_THE_PLAN, refusal
+from orchestrator.errors import RefusedError
+from orchestrator.plan import Gate
+from orchestrator.running.preflight import OF_THE_MACHINE, OF_THE_PLAN, refusal, refuse_battery, start_notes
 from orchestrator.running.trial import judge
 from workers.errors import FaultKind
+from workers.machine.telemetry import Reading
 from workers.protocol import Evidence
 
 
@@ -29,3 +32,34 @@ def test_the_codes() -> None:
     assert refusal(FaultKind.load_failed, "x").exit_code == 4
     assert refusal("not_engaged", "x").exit_code == 2
     assert refusal("from the future", "x").exit_code == 4
+
+
+def test_a_battery_refuses_a_run_that_wants_mains() -> None:
+    battery = [Reading(field="power_source", value_text="battery")]
+    with pytest.raises(RefusedError, match=r"plug in, or set gate\.power_source=any"):
+        refuse_battery(Gate(), battery)
+    refuse_battery(Gate(power_source="any"), battery)
+    refuse_battery(Gate(), [Reading(field="power_source", reason="a virtual machine")])
+
+
+@pytest.mark.parametrize(
+    ("readings", "says"),
+    [
+        ([Reading(field="nice", value=5.0, source="getpriority")], "nice +5"),
+        ([Reading(field="priority", value=19.0, source="getpriority")], "nice +19"),
+        ([Reading(field="lid", value_text="closed")], "the lid is closed"),
+    ],
+)
+def test_a_run_that_starts_in_the_background_or_with_a_closed_lid_says_so(readings: list[Reading], says: str) -> None:
+    (note,) = start_notes(readings)
+    assert says in note
+
+
+def test_a_run_that_starts_as_it_should_says_nothing() -> None:
+    usual = [
+        Reading(field="nice", value=0.0, source="getpriority"),
+        Reading(field="priority", value=31.0, source="ps"),
+        Reading(field="lid", value_text="open"),
+    ]
+    assert list(start_notes(usual)) == []
+    assert list(start_notes([Reading(field="nice", reason="not read"), Reading(field="lid", reason="no lid")])) == []
