@@ -4,10 +4,10 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, select
+from sqlalchemy import JSON, Boolean, Engine, column, text
 
-from db import models
-from db.session import read_only
+from db.column_types import UtcDateTime
+from db.session import plain_read
 
 PROBLEMS_SHOWN = 5
 
@@ -45,57 +45,52 @@ class Problem:
 
 def life(engine: Engine, run_id: str) -> Life:
     """One run, by its key."""
-    with read_only(engine) as session:
-        return Life(**session.execute(_LIFE.where(models.Run.id == run_id)).mappings().one())
+    with plain_read(engine) as connection:
+        return Life(**connection.execute(_LIVES, {"run_id": run_id, "status": None}).mappings().one())
 
 
 def running(engine: Engine) -> list[Life]:
     """The runs that say they run, newest first; whether their processes live is another question."""
-    with read_only(engine) as session:
-        rows = session.execute(_LIFE.where(models.Run.status == "running").order_by(models.Run.id.desc()))
+    with plain_read(engine) as connection:
+        rows = connection.execute(_LIVES, {"run_id": None, "status": "running"})
         return [Life(**row) for row in rows.mappings()]
 
 
 def problems(engine: Engine, run_id: str, *, limit: int = PROBLEMS_SHOWN) -> list[Problem]:
     """Parked arms first, then the last trials that do not count, newest first."""
-    parked = select(models.Arm.name, models.Arm.state_reason).where(
-        models.Arm.run_id == run_id, models.Arm.state == "dropped"
-    )
-    trials = (
-        select(
-            models.Arm.name,
-            models.Round.index,
-            models.Trial.status,
-            models.Trial.error_kind,
-            models.Trial.error_message,
-            models.Trial.excluded_reason,
-        )
-        .join(models.Arm, models.Trial.arm_id == models.Arm.id)
-        .outerjoin(models.Round, models.Trial.round_id == models.Round.id)
-        .where(models.Trial.run_id == run_id, models.Trial.status != "done")
-        .order_by(models.Trial.ordinal.desc())
-        .limit(limit)
-    )
-    with read_only(engine) as session:
-        found = [
-            Problem(arm=name, round=None, what="parked", why=reason or "") for name, reason in session.execute(parked)
-        ]
-        for name, index, status, kind, message, reason in session.execute(trials):
-            why = f"{kind}: {message}" if kind else reason or ""
-            found.append(Problem(arm=name, round=index, what=status, why=why))
+    with plain_read(engine) as connection:
+        parked = connection.execute(_PARKED, {"run_id": run_id})
+        found = [Problem(arm=name, round=None, what="parked", why=reason or "") for name, reason in parked]
+        for row in connection.execute(_UNCOUNTED, {"run_id": run_id, "limit": limit}):
+            why = f"{row.error_kind}: {row.error_message}" if row.error_kind else row.excluded_reason or ""
+            found.append(Problem(arm=row.arm, round=row.round, what=row.status, why=why))
         return found
 
 
-_LIFE = select(
-    models.Run.id.label("run_id"),
-    models.Experiment.name.label("experiment"),
-    models.Run.status,
-    models.Run.rounds,
-    models.Run.simulated,
-    models.Run.current,
-    models.Run.heartbeat_at,
-    models.Run.runner_pid,
-    models.Run.runner_started_at,
-    models.Run.boot_id,
-    models.Run.note,
-).join(models.Experiment, models.Run.experiment_id == models.Experiment.id)
+_LIVES = text("""
+    SELECT run.id AS run_id, experiment.name AS experiment, run.status, run.rounds, run.simulated, run.current,
+        run.heartbeat_at, run.runner_pid, run.runner_started_at, run.boot_id, run.note
+    FROM run JOIN experiment ON experiment.id = run.experiment_id
+    WHERE (:run_id IS NULL OR run.id = :run_id) AND (:status IS NULL OR run.status = :status)
+    ORDER BY run.id DESC
+""").columns(
+    column("run_id"),
+    column("experiment"),
+    column("status"),
+    column("rounds"),
+    column("simulated", Boolean),
+    column("current", JSON),
+    column("heartbeat_at", UtcDateTime),
+    column("runner_pid"),
+    column("runner_started_at"),
+    column("boot_id"),
+    column("note"),
+)
+_PARKED = text("SELECT name, state_reason FROM arm WHERE run_id = :run_id AND state = 'dropped'")
+_UNCOUNTED = text("""
+    SELECT arm.name AS arm, round."index" AS round, trial.status AS status, trial.error_kind AS error_kind,
+        trial.error_message AS error_message, trial.excluded_reason AS excluded_reason
+    FROM trial JOIN arm ON trial.arm_id = arm.id LEFT JOIN round ON trial.round_id = round.id
+    WHERE trial.run_id = :run_id AND trial.status != 'done'
+    ORDER BY trial.ordinal DESC LIMIT :limit
+""")

@@ -12,15 +12,12 @@ could not be read is NULL, and where a column can be missing for several reasons
 """
 
 import datetime as dt
-import math
 from typing import Any, ClassVar
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
-    DateTime,
-    Double,
     ForeignKey,
     Index,
     MetaData,
@@ -28,10 +25,10 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy import text as text_clause
-from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
-from sqlalchemy.types import TypeDecorator
 from uuid_utils import uuid7
+
+from db.column_types import Finite, UtcDateTime
 
 NAMING_CONVENTION = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -40,35 +37,6 @@ NAMING_CONVENTION = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
     "pk": "pk_%(table_name)s",
 }
-
-
-class UtcDateTime(TypeDecorator[dt.datetime]):
-    """An aware datetime, stored in UTC without offset. A naive value is refused: whose zone would it be?"""
-
-    impl = DateTime
-    cache_ok = True
-
-    def process_bind_param(self, value: dt.datetime | None, dialect: Dialect) -> dt.datetime | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"naive datetime {value!r}: give it a time zone")
-        return value.astimezone(dt.UTC).replace(tzinfo=None)
-
-    def process_result_value(self, value: dt.datetime | None, dialect: Dialect) -> dt.datetime | None:
-        return None if value is None else value.replace(tzinfo=dt.UTC)
-
-
-class Finite(TypeDecorator[float]):
-    """A float that is a number: NaN and infinity are refused, so that a failed division cannot look like a rate."""
-
-    impl = Double
-    cache_ok = True
-
-    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
-        if value is not None and not math.isfinite(value):
-            raise ValueError(f"{value!r} is no measurement; store NULL and the reason")
-        return value
 
 
 class Base(DeclarativeBase):

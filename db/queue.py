@@ -6,47 +6,22 @@ the run's own affair, so an interrupted run keeps its place and goes on there.
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
 
-from sqlalchemy import Engine, Select, func, select, update
+from sqlalchemy import Engine, func, select, update
 from sqlalchemy.orm import Session
 
 from db import models
 from db.errors import RequestError
-from db.session import read_only, transaction
+from db.queue_entries import Entry, State, entries, entry_of
+from db.session import transaction
 
-State = Literal["waiting", "done", "failed", "cancelled"]
+__all__ = ["Entry", "QueueError", "State", "add", "cancel", "entries", "entry_of", "move", "settle", "store_check"]
+
 LEAST_GAP = 1e-6  # between two places; closer ones are numbered anew
 
 
 class QueueError(RequestError):
     """An entry that cannot be moved or cancelled."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A run in the queue."""
-
-    run_id: str
-    experiment: str
-    host_id: str  # of the machine that it was planned on
-    host: str
-    simulated: bool
-    run_status: str
-    run_note: str | None
-    trials: int  # stored, warm-ups included
-    position: float
-    added_at: dt.datetime
-    state: str
-    note: str | None
-    checked_at: dt.datetime | None
-    checked: dict[str, Any] | None  # by arm: what is wrong, None: ready
-
-    @property
-    def checked_well(self) -> bool:
-        """Whether its preflight found nothing."""
-        return self.checked is not None and not any(self.checked.values())
 
 
 def add(engine: Engine, run_id: str, *, now: dt.datetime) -> None:
@@ -58,20 +33,6 @@ def add(engine: Engine, run_id: str, *, now: dt.datetime) -> None:
                 run_id=run_id, position=1.0 if last is None else last + 1.0, added_at=now, state="waiting"
             )
         )
-
-
-def entries(engine: Engine, *, state: State = "waiting") -> list[Entry]:
-    """The entries of a state, in their order."""
-    with read_only(engine) as session:
-        found = session.execute(_ENTRIES.where(models.QueueEntry.state == state)).mappings().all()
-    return [Entry(**row) for row in found]
-
-
-def entry_of(engine: Engine, run_id: str) -> Entry | None:
-    """A run's entry; None: it never was in the queue."""
-    with read_only(engine) as session:
-        row = session.execute(_ENTRIES.where(models.QueueEntry.run_id == run_id)).mappings().one_or_none()
-    return None if row is None else Entry(**row)
 
 
 def settle(engine: Engine, run_id: str, state: State, *, note: str | None) -> None:
@@ -143,28 +104,3 @@ def _waiting(session: Session, run_id: str) -> models.QueueEntry:
     if found.state != "waiting":
         raise QueueError(f"run {run_id}: does not wait, it is {found.state}; see `interlace status`")
     return found
-
-
-_TRIALS = select(func.count()).where(models.Trial.run_id == models.Run.id).scalar_subquery()
-_ENTRIES: Select[Any] = (
-    select(
-        models.QueueEntry.run_id,
-        models.Experiment.name.label("experiment"),
-        models.Run.host_id,
-        models.Host.name.label("host"),
-        models.Run.simulated,
-        models.Run.status.label("run_status"),
-        models.Run.note.label("run_note"),
-        _TRIALS.label("trials"),
-        models.QueueEntry.position,
-        models.QueueEntry.added_at,
-        models.QueueEntry.state,
-        models.QueueEntry.note,
-        models.QueueEntry.checked_at,
-        models.QueueEntry.checked,
-    )
-    .join(models.Run, models.QueueEntry.run_id == models.Run.id)
-    .join(models.Experiment, models.Run.experiment_id == models.Experiment.id)
-    .join(models.Host, models.Run.host_id == models.Host.id)
-    .order_by(models.QueueEntry.position, models.QueueEntry.id)
-)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine, text
 
 from db.errors import RunNotFoundError
-from db.session import read_only
+from db.session import plain_read
 
 RUN_LIST_SQL = """
     SELECT run.id AS run_id, experiment.name AS experiment, host.id AS host_id, host.name AS host, host.chip AS chip,
@@ -53,8 +53,8 @@ class ListedRun:
 
 def newest_runs(engine: Engine, *, limit: int) -> Sequence[ListedRun]:
     """The runs, newest first."""
-    with read_only(engine) as session:
-        rows = session.execute(text(RUN_LIST_SQL), {"limit": limit}).mappings().all()
+    with plain_read(engine) as connection:
+        rows = connection.execute(text(RUN_LIST_SQL), {"limit": limit}).mappings().all()
     return [
         ListedRun(
             run_id=row["run_id"],

@@ -5,23 +5,38 @@
         session.add(trial)
 
 A transaction is short: it begins with its first statement and its one commit ends it.
+
+The ORM loads with the first session. It takes as long as the rest of SQLAlchemy, and what is asked for often, such as
+`interlace status`, reads its few rows by `plain_read`.
 """
 
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.orm import Session
 
 from db.engine import BEGIN_OPTION, open_engine
 from db.errors import storage_errors
 from db.location import database_path, database_url
 from db.migrate import State, current, refuse_all_but_current, upgrade
 
-__all__ = ["database_path", "database_url", "open_database", "open_engine", "open_existing", "read_only", "transaction"]
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+__all__ = [
+    "database_path",
+    "database_url",
+    "open_database",
+    "open_engine",
+    "open_existing",
+    "plain_read",
+    "read_only",
+    "transaction",
+]
 
 
 def open_database(url: str) -> Engine:
@@ -49,7 +64,7 @@ def open_existing(url: str) -> Engine:
 
 
 @contextmanager
-def transaction(engine: Engine, *, patience_s: float = 0.0) -> Iterator[Session]:
+def transaction(engine: Engine, *, patience_s: float = 0.0) -> "Iterator[Session]":
     """A session that holds the write lock from its first statement; one commit at the end, none after an exception.
 
     Args:
@@ -58,6 +73,8 @@ def transaction(engine: Engine, *, patience_s: float = 0.0) -> Iterator[Session]
     Raises:
         StorageError: the database stayed locked, the disk is full, or the like.
     """
+    from sqlalchemy.orm import Session
+
     bind = engine.execution_options(**{BEGIN_OPTION: "IMMEDIATE"})
     with storage_errors(str(engine.url.database)), Session(bind, expire_on_commit=False) as session:
         if patience_s:
@@ -66,7 +83,7 @@ def transaction(engine: Engine, *, patience_s: float = 0.0) -> Iterator[Session]
             yield session
 
 
-def _wait_for_lock(session: Session, patience_s: float) -> None:
+def _wait_for_lock(session: "Session", patience_s: float) -> None:
     """Begin, again and again while another process holds the lock. Nothing was done before, so nothing is lost."""
     deadline_s = time.monotonic() + patience_s
     while True:
@@ -82,11 +99,24 @@ def _wait_for_lock(session: Session, patience_s: float) -> None:
 
 
 @contextmanager
-def read_only(engine: Engine) -> Iterator[Session]:
+def read_only(engine: Engine) -> "Iterator[Session]":
     """A session that sees one state of the database and waits for no writer; what it changes is thrown away.
 
     Raises:
         StorageError: the database cannot be read.
     """
+    from sqlalchemy.orm import Session
+
     with storage_errors(str(engine.url.database)), Session(engine, expire_on_commit=False) as session:
         yield session
+
+
+@contextmanager
+def plain_read(engine: Engine) -> Iterator[Connection]:
+    """Like `read_only`, without the ORM: a connection for textual SQL.
+
+    Raises:
+        StorageError: the database cannot be read.
+    """
+    with storage_errors(str(engine.url.database)), engine.connect() as connection:
+        yield connection

@@ -8,6 +8,7 @@ Exit codes: 0 done; 1 a verdict that `--fail-on` names; 2 bad input; 3 run incom
 refused; 130 interrupted.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ import click
 from orchestrator.commands.lazy_group import LazyGroup
 
 EXIT_INTERRUPTED = 130
+# Most of what a command allocates are modules, which stay: looking for garbage in them is a tenth of a short command.
+RARELY = (50_000, 20, 20)
 SUMMARIES = {  # the first sentence of each command's help
     "audit": "Judge a run: which arm is really faster, and could it be drift?",
     "checkpoint": "Model weights: list, import, inspect, make.",
@@ -129,6 +132,7 @@ def _keep_secrets() -> None:
 
 def main() -> None:
     """Entry point of the `interlace` command: one clear line and an exit code for everything that is expected."""
+    gc.set_threshold(*RARELY)
     _keep_secrets()
     try:
         code = cli.main(standalone_mode=False)

@@ -76,7 +76,7 @@ def move(run_text: str, before: str | None, url: str | None, *, first: bool, las
 
 def _waiting_run(database: "Database", run_text: str) -> str:
     """The waiting run that a part of an id names. Only those that wait are looked through: fewer letters are enough."""
-    from db.queue import entries
+    from db.queue_entries import entries
     from db.runs import choose_run
 
     waiting = entries(database)

@@ -6,7 +6,8 @@ from db.engine import Database
 from orchestrator.queue.entry_run import run_entry
 from orchestrator.queue.machine_lock import MachineLock
 from orchestrator.running.events import Observer
-from orchestrator.views.terminal import ProgressObserver, console
+from orchestrator.views.progress_view import ProgressObserver
+from orchestrator.views.terminal import console
 
 
 def measure_and_judge(

@@ -40,11 +40,11 @@ def measured_run(database: "Database", run_text: str) -> "StoredRun":
 
 def _why_unmeasured(database: "Database", run_id: str) -> str:
     """What became of a run without a trial, and what to do, in one line."""
-    from db import queue
     from db.escaping import shown_line
     from db.live import life
+    from db.queue_entries import entry_of
 
-    found, entry = life(database, run_id), queue.entry_of(database, run_id)
+    found, entry = life(database, run_id), entry_of(database, run_id)
     status, note = found.status, found.note
     if status == "planned" and entry is not None and entry.state == "failed":
         status, note = entry.state, entry.note  # refused before its first worker started

@@ -4,14 +4,12 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from db import queue
 from db.engine import Database
 from db.live import Life, life
-from db.queue import Entry
+from db.queue_entries import Entry, entries
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Plan
 from orchestrator.planning.estimate import Estimate
-from orchestrator.planning.forecast import forecast
 from orchestrator.planning.frozen_plan import frozen_plan
 from orchestrator.planning.hosts import known_rates, own_host_ids
 from orchestrator.running.progress import remainder
@@ -46,11 +44,13 @@ class Slot:
 def waiting_here(database: Database, host: HostFacts) -> list[Waiting]:
     """The runs that wait for this machine, in their order."""
     here = own_host_ids(database, host)
-    return [look_ahead(database, entry) for entry in queue.entries(database) if entry.host_id in here]
+    return [look_ahead(database, entry) for entry in entries(database) if entry.host_id in here]
 
 
 def look_ahead(database: Database, entry: Entry) -> Waiting:
     """What is left of a run and how long that takes, by rates measured here where there are any."""
+    from orchestrator.planning.forecast import forecast  # an empty queue, which `status` mostly sees, needs no forecast
+
     try:
         plan = frozen_plan(database, entry.run_id)
     except RefusedError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
@@ -11,9 +11,11 @@ from db import models
 from db.engine import Database
 from db.session import read_only
 from orchestrator.errors import HeldError, RefusedError
-from orchestrator.planning.weights import ArmWeights
 from orchestrator.running.progress import StoredTrial
 from workers.machine.process_identity import Lease, holds
+
+if TYPE_CHECKING:
+    from orchestrator.planning.weights import ArmWeights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,7 @@ def refuse_held_run(run: models.Run) -> None:
         raise HeldError(f"run {run.id} is being run by process {lease.pid}: wait for it, or stop it first")
 
 
-def refuse_other_weights(database: Database, run_id: str, weights: Mapping[str, ArmWeights]) -> None:
+def refuse_other_weights(database: Database, run_id: str, weights: "Mapping[str, ArmWeights]") -> None:
     """A run goes on with the weights that it began with.
 
     Raises:

@@ -9,8 +9,8 @@ from rich.text import Text
 from db.queue import Entry
 from orchestrator.queue.night import Check, Ended
 from orchestrator.running.events import Observer
+from orchestrator.views.progress_view import ProgressObserver
 from orchestrator.views.queue_view import SHORT_ID, print_checks
-from orchestrator.views.terminal import ProgressObserver
 
 STATES = {"done": "done", "failed": "failed", "waiting": "not finished, keeps its place"}
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -9,8 +10,10 @@ from rich.text import Text
 from orchestrator.planning.estimate import about
 from orchestrator.queue.agenda import Slot
 from orchestrator.queue.clock_times import spoken
-from orchestrator.queue.night import Check
 from orchestrator.views.terminal import table
+
+if TYPE_CHECKING:
+    from orchestrator.queue.night import Check
 
 SHORT_ID = 12  # characters of a run's id, from its end
 
@@ -64,7 +67,7 @@ def total_line(slots: Sequence[Slot], *, now: dt.datetime, until: dt.datetime | 
     return f"{line}; stops at {spoken(until, now=now)} after the round under way, {whole} of {count} done by then"
 
 
-def print_checks(checks: Sequence[Check], out: Console) -> None:
+def print_checks(checks: "Sequence[Check]", out: Console) -> None:
     """What the preflight found, in one table; nothing where all is well but a line."""
     if not checks:
         return

@@ -18,7 +18,8 @@ from rich.text import Text
 from db.escaping import shown, shown_line
 from orchestrator.running.trial import Fault, Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial
-from orchestrator.views.terminal import ProgressObserver, console, table
+from orchestrator.views.progress_view import ProgressObserver
+from orchestrator.views.terminal import console, table
 from tests.hostile import CONTROLS, controls
 
 SGR = re.compile(r"\x1b\[[\d;]*m")

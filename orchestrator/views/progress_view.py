@@ -1,0 +1,98 @@
+"""The progress of a run on the terminal."""
+
+import re
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.text import Text
+
+from db.escaping import shown_line
+from orchestrator.planning.estimate import about
+from orchestrator.running.events import Observer
+from orchestrator.running.progress import Remainder, Unit
+from orchestrator.running.trial import Outcome, Verdict
+from orchestrator.schedule import ScheduledTrial
+
+
+class ProgressObserver(Observer):
+    """Says what the run does: one live bar on a terminal, one line a round elsewhere."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._started_s = time.monotonic()  # of the first trial, once there is one
+        self._done = self._total = 0
+        self._waited_for = ""  # the newest reason, for lines instead of a live countdown
+        self._bar = Progress(
+            TextColumn("{task.description}", justify="left", markup=False),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", style="dim", markup=False),
+            console=out,
+            disable=not out.is_terminal,
+        )
+        self._task: TaskID = self._bar.add_task("loading", total=None, note="")
+
+    def __enter__(self) -> "ProgressObserver":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def preflight(self, arm: str, problem: str | None) -> None:
+        """A problem's kind alone: the details come with what follows of it."""
+        mark, words = ("✓", "ready") if problem is None else ("✗", problem.partition(":")[0])
+        self._say(f"preflight  {mark} {arm}: {words}")
+
+    def started(self, left: Remainder) -> None:
+        self._started_s = time.monotonic()
+        self._total = sum(len(unit.trials) for unit in left.units)
+        self._bar.update(self._task, total=self._total)
+
+    def unit_started(self, unit: Unit) -> None:
+        what = "control run" if unit.round is None else f"round {unit.round + 1}"
+        again = f" (attempt {unit.attempt + 1})" if unit.attempt else ""
+        self._bar.update(self._task, description=what + again)
+        if not self._out.is_terminal:
+            trials = "1 trial" if len(unit.trials) == 1 else f"{len(unit.trials)} trials"
+            self._say(f"{what}{again}: {trials}, {self._eta()}")
+
+    def unit_replayed(self, unit: Unit) -> None:
+        self._total += len(unit.trials)
+        self._bar.update(self._task, total=self._total)
+
+    def trial_started(self, trial: ScheduledTrial) -> None:
+        self._waited_for = ""
+        self._bar.update(self._task, note=f"{trial.label}  {self._eta()}")
+
+    def waiting(self, text: str) -> None:
+        self._bar.update(self._task, note=text)
+        reason = re.sub(r"[\d.]+", "", text)  # its numbers change with every look
+        if not self._out.is_terminal and reason != self._waited_for:
+            self._say(f"waiting  {text}")
+        self._waited_for = reason
+
+    def trial_ended(self, trial: ScheduledTrial, verdict: Verdict, outcome: Outcome) -> None:
+        self._done += 1
+        self._bar.advance(self._task)
+        if verdict.fault is not None:
+            self._say(f"invalid  {trial.label}: {verdict.fault.kind}: {verdict.fault.message}")
+        if verdict.excluded_reason is not None:
+            self._say(f"excluded {trial.label}: {verdict.excluded_reason}")
+
+    def arm_dropped(self, arm: str, reason: str) -> None:
+        self._say(f"parked   {arm}: {reason}")
+
+    def noted(self, text: str) -> None:
+        self._say(f"note     {text}")
+
+    def _say(self, line: str) -> None:
+        """One line, whatever a message holds: none may pass for another line of ours."""
+        self._out.print(Text(shown_line(line)))
+
+    def _eta(self) -> str:
+        if self._done == 0:
+            return "time left not known yet"
+        left_s = (time.monotonic() - self._started_s) / self._done * (self._total - self._done)
+        return f"{about(left_s)} left"
