@@ -4,11 +4,10 @@ import ast
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from db.session import open_database
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("conf", "orchestrator", "workers", "db", "migrations")
@@ -100,20 +99,64 @@ def test_help_loads_nothing_heavy() -> None:
     assert not loaded_by(code) & set(HEAVY)
 
 
-@pytest.mark.parametrize("command", ["status", "queue list", "query 'SELECT 1'"])
-def test_what_is_asked_often_loads_neither_pandas_nor_alembic(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("INTERLACE_DB", str(tmp_path / "asked.db"))
-    open_database(f"sqlite:///{tmp_path / 'asked.db'}").dispose()
+def loaded_by_command(command: str) -> set[str]:
+    """Dotted names of all modules that a command has loaded at its end."""
     code = (
         "import shlex, sys\n"
         f"sys.argv = ['interlace', *shlex.split({command!r})]\n"
         "import orchestrator.cli\n"
         "try: orchestrator.cli.main()\n"
-        "except SystemExit as end: assert not end.code"
+        "except SystemExit as end: assert not end.code, end.code"
     )
-    assert not loaded_by(code) & {"pandas", "numpy", "scipy", "pyarrow", "alembic", "hydra", "omegaconf", "httpx"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nsys.stderr.write(' '.join(sys.modules))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(done.stderr.split())
+
+
+FRAMES = {"pandas", "scipy"}  # pandas itself loads pyarrow where it is installed
+PLANNING = {"hydra", "omegaconf", "numpy"}
+ELSEWHERE = {"alembic", "vl_convert", "httpx", "mlx", "huggingface_hub", "transformers"}
+OFTEN = FRAMES | PLANNING | ELSEWHERE | {"sqlalchemy.orm", "rich.progress"}
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A database with one finished run, which simulated its measurements."""
+    folder = tmp_path_factory.mktemp("asked")
+    database = folder / "asked.db"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INTERLACE_DB", str(database))
+        patch.setenv("INTERLACE_CACHE", str(folder / "cache"))
+        patch.chdir(folder)
+        loaded_by_command("run engine=simulated checkpoint=simulated workload=quick engine.effect=1.0,1.2 --quiet")
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "never"),
+    [
+        ("status", OFTEN),
+        ("queue list", OFTEN),
+        ("query 'SELECT 1'", OFTEN | {"psutil"}),
+        ("db path", OFTEN),
+        ("doctor --json", FRAMES | PLANNING | {"alembic", "vl_convert", "mlx"}),
+        ("history --simulated", PLANNING - {"numpy"} | ELSEWHERE | {"scipy"}),
+        ("audit", PLANNING - {"numpy"} | ELSEWHERE | {"scipy"}),
+        ("plan engine=simulated checkpoint=simulated workload=quick engine.effect=1.0,1.2", {"scipy"} | ELSEWHERE),
+        ("report -o page.html", ELSEWHERE - {"vl_convert"} | {"scipy"}),
+        ("audit --help", OFTEN | {"sqlalchemy"}),
+        ("queue add --help", OFTEN | {"sqlalchemy"}),
+    ],
+)
+@pytest.mark.usefixtures("asked")
+def test_a_command_loads_no_more_than_it_needs(command: str, never: set[str]) -> None:
+    loaded = loaded_by_command(command) & never
+    assert not loaded
 
 
 def test_the_orchestrators_process_never_loads_mlx() -> None:

@@ -138,5 +138,5 @@ def _is_simulated(plan: Mapping[str, Any]) -> bool:
 
 
 def _stored(time: dt.datetime) -> str:
-    """As `db.models.UtcDateTime` stores it."""
+    """As `db.column_types.UtcDateTime` stores it."""
     return time.astimezone(dt.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

@@ -16,10 +16,11 @@ from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, String, Table
 
+from db.column_types import Finite, UtcDateTime
 from db.errors import TransferError
 from db.guard import LONGEST_VALUE_BYTES
 from db.json_guard import LARGEST_INTEGER, read_json
-from db.models import Base, Finite, UtcDateTime
+from db.models import Base
 from db.transfer.schema_check import connect_strange
 from db.transfer.tables import STAYS, columns
 

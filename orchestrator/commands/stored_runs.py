@@ -24,15 +24,15 @@ def measured_run(database: "Database", run_text: str) -> "StoredRun":
         RefusedError: another version of interlace planned it.
         IncompleteError: nothing of it is measured.
     """
-    from sqlalchemy import exists, select
+    from sqlalchemy import text
 
-    from db.models import Trial
-    from db.session import read_only
+    from db.session import plain_read
     from orchestrator.stored_run import StoredRun
 
     run_id = named_run(database, run_text)
-    with read_only(database) as session:
-        measured = session.scalar(select(exists().where(Trial.run_id == run_id, Trial.kind != "warmup")))
+    with plain_read(database) as connection:
+        sql = "SELECT EXISTS (SELECT 1 FROM trial WHERE run_id = :run_id AND kind != 'warmup')"
+        measured = connection.execute(text(sql), {"run_id": run_id}).scalar_one()
     if not measured:
         raise IncompleteError(_why_unmeasured(database, run_id))
     return StoredRun.load(database, run_id)
@@ -68,11 +68,11 @@ def unfinished_run(database: "Database") -> str:
     from sqlalchemy import text
 
     from db.runs import LEFT_UNFINISHED, OWN_RUNS_SQL
-    from db.session import read_only
+    from db.session import plain_read
     from orchestrator.running.stored import refuse_if_held
 
-    with read_only(database) as session:
-        rows = session.execute(text(OWN_RUNS_SQL)).all()
+    with plain_read(database) as connection:
+        rows = connection.execute(text(OWN_RUNS_SQL)).all()
     held: HeldError | None = None
     for run_id in (str(run_id) for run_id, status in rows if status in LEFT_UNFINISHED):
         try:
@@ -93,7 +93,7 @@ def named_run(database: "Database", run_text: str) -> str:
     from sqlalchemy import text
 
     from db.runs import RUNS_SQL, choose_run
-    from db.session import read_only
+    from db.session import plain_read
 
-    with read_only(database) as session:
-        return choose_run([tuple(row) for row in session.execute(text(RUNS_SQL))], run_text)
+    with plain_read(database) as connection:
+        return choose_run([tuple(row) for row in connection.execute(text(RUNS_SQL))], run_text)

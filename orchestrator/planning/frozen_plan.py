@@ -1,16 +1,17 @@
 """The plan that a run began with, as it was stored then."""
 
-from db import models
+from sqlalchemy import text
+
 from db.engine import Database
-from db.session import read_only
+from db.session import plain_read
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Plan, load
 
 
 def stored_plan(database: Database, run_id: str) -> str:
     """The frozen plan's JSON."""
-    with read_only(database) as session:
-        return session.get_one(models.Run, run_id).plan
+    with plain_read(database) as connection:
+        return str(connection.execute(text("SELECT plan FROM run WHERE id = :run_id"), {"run_id": run_id}).scalar_one())
 
 
 def frozen_plan(database: Database, run_id: str) -> Plan:

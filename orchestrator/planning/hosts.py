@@ -4,22 +4,23 @@ A Mac is known by the UUID of its hardware: its name follows the network unless 
 such UUID, and in databases of versions before it was read, a machine is known by its name, chip, cores and memory.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import Row, select, text
 
-from db import models
 from db.engine import Database
 from db.errors import DatabaseError
-from db.rates import measured_rates
-from db.session import open_existing, read_only
+from db.session import open_existing, plain_read
 from orchestrator.plan import Plan, sha256_of
 from orchestrator.planning.estimate import Rates
 from orchestrator.planning.residency import is_simulated
 from workers.machine.bandwidth import published_gb_per_s
 from workers.machine.host import HostFacts, read_host
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from db import models
 
 
 def machine_identity(host: HostFacts) -> str:
@@ -31,14 +32,17 @@ def machine_identity(host: HostFacts) -> str:
 
 def own_host_ids(database: Database, host: HostFacts) -> frozenset[str]:
     """The ids of the stored hosts that are this machine: under its UUID, and under each name that it had before."""
-    with read_only(database) as session:
-        return frozenset(row.id for row in _own_rows(session.scalars(select(models.Host)), host))
+    with plain_read(database) as connection:
+        rows = connection.execute(text("SELECT id, name, machine_sha256, chip, cpu_count, memory_bytes FROM host"))
+        return frozenset(str(row.id) for row in rows if _is_own(row, host))
 
 
-def host_row(session: Session, host: HostFacts) -> models.Host:
+def host_row(session: "Session", host: HostFacts) -> "models.Host":
     """This machine's row. One that an earlier version stored under the same name is given the identity of now."""
+    from db import models
+
     identity = machine_identity(host)
-    own = _own_rows(session.scalars(select(models.Host)), host)
+    own = [row for row in session.scalars(select(models.Host)) if _is_own(row, host)]
     known = [row for row in own if row.machine_sha256 == identity]
     row = next(iter(known or [row for row in own if row.name == host.hostname]), None)
     if row is None:
@@ -63,6 +67,8 @@ def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
     Args:
         url: the database; it need not be there.
     """
+    from db.rates import measured_rates
+
     by_config = {arm.config_sha256: arm.name for arm in plan.arms if not is_simulated(arm)}
     if not by_config:
         return {}
@@ -79,19 +85,16 @@ def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
     }
 
 
-def _own_rows(rows: Iterable[models.Host], host: HostFacts) -> list[models.Host]:
-    """A row of an earlier version counts where its hardware is ours: its name says nothing on a Mac."""
-    identity, hardware = machine_identity(host), (host.chip, host.cpu_count, host.memory_bytes)
-    return [
-        row
-        for row in rows
-        if row.machine_sha256 == identity
-        or (
-            host.hardware_uuid is not None
-            and (row.chip, row.cpu_count, row.memory_bytes) == hardware
-            and row.machine_sha256 == _by_name(row.name, row.chip, row.cpu_count, row.memory_bytes)
-        )
-    ]
+def _is_own(row: "models.Host | Row[Any]", host: HostFacts) -> bool:
+    """Whether a stored host is this machine. A row of an earlier version counts where its hardware is this one's."""
+    if row.machine_sha256 == machine_identity(host):
+        return True
+    hardware = (row.chip, row.cpu_count, row.memory_bytes)
+    return (
+        host.hardware_uuid is not None
+        and hardware == (host.chip, host.cpu_count, host.memory_bytes)
+        and row.machine_sha256 == _by_name(row.name, *hardware)  # a name says nothing on a Mac
+    )
 
 
 def _by_name(name: str, chip: str | None, cpu_count: int | None, memory_bytes: int | None) -> str:

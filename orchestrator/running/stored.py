@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import JSON, Row, column, text
 
-from db import models
 from db.engine import Database
-from db.session import read_only
+from db.session import plain_read
 from orchestrator.errors import HeldError, RefusedError
 from orchestrator.running.progress import StoredTrial
 from workers.machine.process_identity import Lease, holds
 
 if TYPE_CHECKING:
+    from db import models
     from orchestrator.planning.weights import ArmWeights
 
 
@@ -30,19 +30,7 @@ class Stored:
 
 def stored_trials(database: Database, run_id: str) -> Stored:
     """What a former execution left."""
-    trials = (
-        select(
-            models.Trial.sequence,
-            models.Round.index,
-            models.Round.attempt,
-            models.Trial.status,
-            models.Trial.excluded_reason,
-        )
-        .outerjoin(models.Round, models.Trial.round_id == models.Round.id)
-        .where(models.Trial.run_id == run_id, models.Trial.kind != "warmup")
-    )
-    dropped = select(models.Arm.name).where(models.Arm.run_id == run_id, models.Arm.state == "dropped")
-    with read_only(database) as session:
+    with plain_read(database) as connection:
         rows = [
             StoredTrial(
                 sequence=sequence,
@@ -51,12 +39,12 @@ def stored_trials(database: Database, run_id: str) -> Stored:
                 counts=status in ("done", "invalid") and reason is None,
                 ended=status != "interrupted",
             )
-            for sequence, index, attempt, status, reason in session.execute(trials)
+            for sequence, index, attempt, status, reason in connection.execute(_TRIALS, {"run_id": run_id})
         ]
-        run = session.get_one(models.Run, run_id)
+        run = connection.execute(_RUN, {"run_id": run_id}).one()
         return Stored(
             trials=tuple(rows),
-            dropped=frozenset(session.scalars(dropped)),
+            dropped=frozenset(connection.execute(_DROPPED, {"run_id": run_id}).scalars()),
             finished=run.status == "done",
             current=run.current,
         )
@@ -64,8 +52,8 @@ def stored_trials(database: Database, run_id: str) -> Stored:
 
 def log_folder(database: Database, run_id: str) -> Path:
     """The folder of a run's workers' logs."""
-    with read_only(database) as session:
-        return Path(session.get_one(models.Run, run_id).log_dir or ".")
+    with plain_read(database) as connection:
+        return Path(connection.execute(_RUN, {"run_id": run_id}).one().log_dir or ".")
 
 
 def refuse_if_held(database: Database, run_id: str) -> None:
@@ -74,11 +62,11 @@ def refuse_if_held(database: Database, run_id: str) -> None:
     Raises:
         HeldError: the process that took the lease still runs.
     """
-    with read_only(database) as session:
-        refuse_held_run(session.get_one(models.Run, run_id))
+    with plain_read(database) as connection:
+        refuse_held_run(connection.execute(_RUN, {"run_id": run_id}).one())
 
 
-def refuse_held_run(run: models.Run) -> None:
+def refuse_held_run(run: "models.Run | Row[Any]") -> None:
     """Refuse a run whose lease a living process holds.
 
     Raises:
@@ -97,14 +85,34 @@ def refuse_other_weights(database: Database, run_id: str, weights: "Mapping[str,
     Raises:
         RefusedError: a checkpoint's digest changed since.
     """
-    stored = select(models.Arm.name, models.Checkpoint.digest).join(
-        models.Checkpoint, models.Arm.checkpoint_id == models.Checkpoint.id
-    )
-    with read_only(database) as session:
-        digests = {name: digest for name, digest in session.execute(stored.where(models.Arm.run_id == run_id))}
+    with plain_read(database) as connection:
+        digests = {name: digest for name, digest in connection.execute(_DIGESTS, {"run_id": run_id})}
     for name, found in weights.items():
         if found.target is not None and found.target.digest != digests.get(name):
             raise RefusedError(
                 f"arm {name}: its checkpoint is not the one that this run began with; put the former one back,"
                 " or start a new run"
             )
+
+
+_RUN = text("""
+    SELECT id, status, current, log_dir, runner_pid, runner_started_at, boot_id FROM run WHERE id = :run_id
+""").columns(
+    column("id"),
+    column("status"),
+    column("current", JSON),
+    column("log_dir"),
+    column("runner_pid"),
+    column("runner_started_at"),
+    column("boot_id"),
+)
+_TRIALS = text("""
+    SELECT trial.sequence, round."index", round.attempt, trial.status, trial.excluded_reason
+    FROM trial LEFT JOIN round ON trial.round_id = round.id
+    WHERE trial.run_id = :run_id AND trial.kind != 'warmup'
+""")
+_DROPPED = text("SELECT name FROM arm WHERE run_id = :run_id AND state = 'dropped'")
+_DIGESTS = text("""
+    SELECT arm.name, checkpoint.digest FROM arm JOIN checkpoint ON arm.checkpoint_id = checkpoint.id
+    WHERE arm.run_id = :run_id
+""")
