@@ -82,7 +82,7 @@ def test_entries_are_named_by_a_part_of_their_id(database: Database, tmp_path: P
     assert ids[0][-12:] not in said
     assert typed("queue", "move", ids[1][-8:], fails=True) == (
         2,
-        "queue move: say where to: --before ID, --first or --last",
+        "queue move: give one place: --before ID, --first or --last",
     )
     assert typed("queue", "cancel", "nothing", fails=True)[0] == 2
 
