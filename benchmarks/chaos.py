@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -326,9 +326,9 @@ def check_run(database: Engine, run_id: str, plan: Plan, report: Report) -> None
     report.interrupted += sum(row["status"] == "interrupted" for row in rows)
     counting: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
-        if row["status"] in ("done", "invalid"):
+        if _counts(row):
             counting.setdefault(row["sequence"], []).append(row)
-    attempts = {row["round"]: row["attempt"] for row in rows if row["status"] in ("done", "invalid")}
+    attempts = {row["round"]: row["attempt"] for row in rows if _counts(row)}
     rounds = _in_order(plan, attempts)
     for trial in (each for trials in rounds.values() for each in trials):
         found = counting.get(trial.sequence, [])
@@ -342,6 +342,11 @@ def check_run(database: Engine, run_id: str, plan: Plan, report: Report) -> None
     report.doubled += [f"{run_id}: trial {key[0]} twice in attempt {key[1]}" for key, n in twice.items() if n > 1]
     del rounds[None]
     _check_rounds(rows, rounds, report)
+
+
+def _counts(row: Mapping[str, Any]) -> bool:
+    """Whether a trial is the one that stands for its place. What failed in a round that was replayed stays failed."""
+    return row["status"] in ("done", "invalid") and row["excluded_reason"] is None
 
 
 def _in_order(plan: Plan, attempts: dict[int | None, int]) -> dict[int | None, tuple[ScheduledTrial, ...]]:
@@ -370,7 +375,7 @@ def _check_rounds(
 ) -> None:
     """The trials of a round that count are of one attempt, ran in its order, and their round's row says so."""
     for index, trials in rounds.items():
-        found = [row for row in rows if row["round"] == index and row["status"] in ("done", "invalid")]
+        found = [row for row in rows if row["round"] == index and _counts(row)]
         if len({row["attempt"] for row in found}) != 1:
             report.mislabelled.append(f"round {index}: of attempts {[row['attempt'] for row in found]}")
         if [row["sequence"] for row in found] != [trial.sequence for trial in trials]:
@@ -382,8 +387,8 @@ def _check_rounds(
 def compare_audits(frame: pd.DataFrame, reference: pd.DataFrame, plan: Plan, run_id: str, report: Report) -> None:
     """The audit equals that of the undisturbed run, in which the trials of killed workers are as invalid and the rounds
     that were replayed ran in the order of their last attempt. A simulated value does not depend on its place."""
-    invalid = set(frame.loc[frame["status"] == "invalid", "sequence"])
-    counting = frame[frame["status"].isin(["done", "invalid"])]
+    counting = frame[frame["status"].isin(["done", "invalid"]) & frame["excluded_reason"].isna()]
+    invalid = set(counting.loc[counting["status"] == "invalid", "sequence"])
     places = counting.drop_duplicates("sequence").set_index("sequence")["position"]
     spoilt = reference.assign(
         status=reference["status"].mask(reference["sequence"].isin(invalid), "invalid"),
@@ -401,7 +406,8 @@ def _essence(result: AuditResult) -> Any:
 
 _TRIALS = text(
     """
-    SELECT trial.id AS id, trial.sequence, trial.position, trial.seed, trial.kind, trial.status, trial.is_aa,
+    SELECT trial.id AS id, trial.excluded_reason, trial.sequence, trial.position, trial.seed, trial.kind, trial.status,
+        trial.is_aa,
         arm.name AS arm, round."index" AS round, round.attempt AS attempt,
         (SELECT group_concat(value, ',') FROM json_each(round."order")) AS "order"
     FROM trial JOIN arm ON arm.id = trial.arm_id LEFT JOIN round ON round.id = trial.round_id

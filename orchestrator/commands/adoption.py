@@ -1,4 +1,7 @@
-"""`interlace run --from RUN`: a new run of a stored plan, after the user has seen what it would execute."""
+"""A stored plan that is not known to be the user's own: shown, and executed once the user agrees.
+
+`interlace run --from RUN` makes a new run of it; `interlace resume RUN` goes on with the run itself.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -6,6 +9,7 @@ from dataclasses import replace
 
 import click
 
+from db.engine import Database
 from db.escaping import shown_line
 from db.session import database_url, open_existing
 from orchestrator.commands.planned_run import Planned
@@ -14,7 +18,8 @@ from orchestrator.errors import InputError
 from orchestrator.plan import Plan
 from orchestrator.planning.disclosure import disclosure
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
-from orchestrator.running.provenance import origin_in_words, plan_to_adopt
+from orchestrator.running.provenance import agree, origin_in_words, plan_to_adopt, plan_to_agree_to
+from orchestrator.running.stored import log_folder
 
 
 def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed: bool) -> Planned:
@@ -32,11 +37,27 @@ def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed:
     plan, origin = plan_to_adopt(database, run_id), origin_in_words(database, run_id)
     database.dispose()
     _show(plan, run_id, origin)
-    _agree(run_id, agreed=agreed)
+    _agree(f"run --from {run_id}", "Execute all of this here, as a new run?", agreed=agreed)
     plan = replace(plan, notes=(*plan.notes, f"the plan of run {run_id}, {origin}"))
     weights = find_weights(plan)
     refuse_what_does_not_fit(plan)
     return Planned(plan=plan, weights=weights, url=chosen)
+
+
+def agree_to_resume(database: Database, run_id: str, *, agreed: bool) -> None:
+    """Before a run is gone on with: its plan is the user's own, or shown and agreed to, and that is remembered.
+
+    Raises:
+        InputError: no agreement.
+        NotOursError: see `provenance.plan_to_agree_to`.
+        RefusedError: another version of interlace wrote it, or the list of plans cannot be used.
+    """
+    plan = plan_to_agree_to(database, run_id)
+    if plan is None:
+        return
+    _show(plan, run_id, f"{origin_in_words(database, run_id)} (its logs go to {log_folder(database, run_id)})")
+    _agree(f"resume {run_id}", "Execute all of this here?", agreed=agreed)
+    agree(database, run_id)
 
 
 def _show(plan: Plan, run_id: str, origin: str) -> None:
@@ -48,13 +69,13 @@ def _show(plan: Plan, run_id: str, origin: str) -> None:
     sys.stdout.flush()
 
 
-def _agree(run_id: str, *, agreed: bool) -> None:
+def _agree(command: str, question: str, *, agreed: bool) -> None:
     if agreed:
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError(
-            f"run --from {run_id}: needs your agreement to what it would execute, and there is no terminal to ask on;"
+            f"{command}: needs your agreement to what it would execute, and there is no terminal to ask on;"
             " read the list above, then add --yes"
         )
-    if not click.confirm("Execute all of this here, as a new run?", default=False):
-        raise InputError(f"run --from {run_id}: not agreed to; nothing was executed or stored")
+    if not click.confirm(question, default=False):
+        raise InputError(f"{command}: not agreed to; nothing was executed or stored")

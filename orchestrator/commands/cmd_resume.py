@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 @click.argument("run_text", metavar="[RUN]", default="last")
 @options.db
 @options.fail_on
+@click.option("--yes", "agreed", is_flag=True, help="Agree to what the plan executes, where that is asked.")
 @click.option("--quiet", is_flag=True, help="No progress; the audit only.")
-def command(run_text: str, url: str | None, fail_on: tuple[str, ...], *, quiet: bool) -> int:
+def command(run_text: str, url: str | None, fail_on: tuple[str, ...], *, agreed: bool, quiet: bool) -> int:
     """Finish an interrupted run. RUN is an id or a unique part of one.
 
-    Without it, or with `last`: the newest run that was interrupted or failed.
+    Without it, or with `last`: the newest run that was interrupted or failed. A run that was not planned on this
+    machine is shown first, with all that it would execute, and goes on once you agree.
     """
     from db.live import life
     from db.runs import LAST
+    from orchestrator.commands.adoption import agree_to_resume
     from orchestrator.commands.measurement import measure_and_judge
     from orchestrator.queue.machine_lock import MachineLock
     from orchestrator.running.provenance import refuse_from_elsewhere
@@ -33,6 +36,7 @@ def command(run_text: str, url: str | None, fail_on: tuple[str, ...], *, quiet: 
     refuse_from_elsewhere(database, run_id, read_host())
     if life(database, run_id).status == "done":
         return _show_finished(database, run_id, fail_on=fail_on, quiet=quiet)
+    agree_to_resume(database, run_id, agreed=agreed)
     with MachineLock("interlace resume") as lock:
         return measure_and_judge(database, run_id, lock, fail_on=fail_on, quiet=quiet)
 

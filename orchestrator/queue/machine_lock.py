@@ -11,13 +11,11 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import platformdirs
-
 from orchestrator.errors import HeldError, RefusedError
+from orchestrator.state_folder import ENVIRONMENT_VARIABLE, state_folder
 from workers.files.private import make_private_folder, open_private, read_private
 from workers.machine.process_identity import Lease, current_lease, holds
 
-ENVIRONMENT_VARIABLE = "INTERLACE_STATE"
 LOCK_NAME = "machine.lock"
 
 
@@ -36,12 +34,6 @@ class Holder:
         began = dt.datetime.fromisoformat(self.since).astimezone()
         at = "" if self.run_id is None else f", at run {self.run_id}"
         return f"process {self.pid} ({self.command}{at}) since {began:%Y-%m-%d %H:%M}"
-
-
-def state_folder() -> Path:
-    """Where this user's processes find each other: INTERLACE_STATE, else the platform's state folder."""
-    chosen = os.environ.get(ENVIRONMENT_VARIABLE)
-    return Path(chosen).expanduser() if chosen else platformdirs.user_state_path("interlace", appauthor=False)
 
 
 class MachineLock:

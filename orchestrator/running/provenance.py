@@ -1,8 +1,9 @@
 """The wall: what may be judged is not what may be executed.
 
 A plan names commands, interpreters, environments and addresses. Only a plan that was composed here, or that a user has
-seen and agreed to (`interlace run --from`), is executed; and only as it was stored then. Where a run came from is what
-the importer wrote down (`run.arrived_at`), never what a file says.
+seen and agreed to (`interlace run --from`, `interlace resume`), is executed; and only as it was stored then. Where a
+run came from is what the importer wrote down (`run.arrived_at`) and what this user's own list says (`planned_here`),
+never what a file or a database says of itself.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from db.session import read_only
 from orchestrator.errors import NotOursError, RefusedError
 from orchestrator.plan import Plan, dump, load
 from orchestrator.planning.residency import is_simulated
+from orchestrator.running.planned_here import is_remembered, remember
 from workers.machine.host import HostFacts
 
 OWN = "interlace"
@@ -28,7 +30,36 @@ def plan_to_execute(database: Database, run_id: str) -> Plan:
     """
     run = _row(database, run_id)
     _refuse_arrived(run)
-    return _proven(run)
+    plan = _proven(run)
+    if not is_remembered(run_id, run.plan_sha256):
+        raise NotOursError(
+            f"run {run_id}: nothing shows that its plan was composed by you on this machine, so it is not executed; see"
+            f" what it would execute, and agree: `interlace resume {run_id}`"
+        )
+    return plan
+
+
+def plan_to_agree_to(database: Database, run_id: str) -> Plan | None:
+    """The plan of a run that may be gone on with once the user has seen it; None: it was composed or agreed to here.
+
+    It lies in a database from elsewhere, or was planned by a version that kept no list, or under another state folder.
+
+    Raises:
+        NotOursError: the run was taken in from elsewhere, or its plan is not the one that was stored.
+        RefusedError: another version of interlace wrote it.
+    """
+    run = _row(database, run_id)
+    _refuse_arrived(run)
+    return None if is_remembered(run_id, run.plan_sha256) else _proven(run)
+
+
+def agree(database: Database, run_id: str) -> None:
+    """Remember that the user has seen what a run's plan would execute, and agreed.
+
+    Raises:
+        RefusedError: the list of agreements cannot be written.
+    """
+    remember(run_id, _row(database, run_id).plan_sha256)
 
 
 def plan_to_adopt(database: Database, run_id: str) -> Plan:
@@ -57,7 +88,7 @@ def origin_in_words(database: Database, run_id: str) -> str:
     """Where a run came from, in one line."""
     run = _row(database, run_id)
     if run.arrived_at is None:
-        return "planned here"
+        return "planned here" if is_remembered(run_id, run.plan_sha256) else "not known to be planned here"
     return f"taken from {shown_line(run.arrived_from or 'an unknown file')} on {run.arrived_at:%Y-%m-%d}"
 
 

@@ -16,6 +16,7 @@ from orchestrator.plan import Arm, Plan, dump, sha256_of
 from orchestrator.planning.hosts import host_row
 from orchestrator.planning.residency import is_simulated
 from orchestrator.planning.weights import ArmWeights
+from orchestrator.running.planned_here import remember
 from orchestrator.running.progress import UnderWay
 from orchestrator.running.rows import (
     checkpoint_row,
@@ -254,10 +255,15 @@ class Recorder:
 def create_run(
     database: Database, plan: Plan, *, host: HostFacts, weights: Mapping[str, ArmWeights], log_root: Path
 ) -> Recorder:
-    """Store the frozen plan before anything runs."""
+    """Store the frozen plan before anything runs.
+
+    Raises:
+        RefusedError: the list of what was planned here cannot be written.
+    """
     published, bandwidth_source = published_gb_per_s(host.chip, host.gpu_cores)
+    run_id = models.new_id()
+    remember(run_id, plan.sha256)
     with transaction(database) as session:
-        run_id = models.new_id()
         run = models.Run(
             id=run_id,
             experiment_id=experiment_row(session, plan.experiment).id,

@@ -22,6 +22,7 @@ from orchestrator.plan import load
 from orchestrator.planning.frozen_plan import stored_plan
 from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
+from orchestrator.running.provenance import agree
 from orchestrator.running.recorder import reopen_run
 from orchestrator.stored_run import StoredRun
 
@@ -85,6 +86,7 @@ def test_a_run_that_was_cut_short_then_is_finished_now(old: Old, tmp_path: Path)
     plan = load(stored_plan(database, cut))
     before = set(trials(database, cut)["trial_id"])
     recorder = reopen_run(database, plan, cut)
+    agree(database, cut)  # as `interlace resume` does once the user has seen what it executes
     run_recorded(recorder, observer=Observer())
     frame = trials(database, cut)
     assert before <= set(frame["trial_id"])

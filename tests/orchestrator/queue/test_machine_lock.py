@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import HeldError, RefusedError
-from orchestrator.queue.machine_lock import LOCK_NAME, MachineLock, machine_holder, state_folder
+from orchestrator.queue.machine_lock import LOCK_NAME, MachineLock, machine_holder
+from orchestrator.state_folder import state_folder
 
 ODD = ("null", "[]", "{}", "[" * 100_000, '{"pid": 1}')
 ODD_VALUES = (
