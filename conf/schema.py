@@ -11,6 +11,8 @@ from typing import Any
 
 from omegaconf import MISSING
 
+from workers.settings import above, above_up_to, at_least, between, one_of, setting, within
+
 
 class Source(Enum):
     """Where a checkpoint's weights come from."""
@@ -109,283 +111,124 @@ class OrphanPolicy(Enum):
 class CheckpointConfig:
     """A set of weights: where they are, and what is known of them beforehand."""
 
-    name: str = MISSING
-    source: Source = MISSING
-    hub_id: str | None = None
-    revision: str | None = None
-    path: str | None = None
-    shape: str | None = None  # dummy: the named shape
-    bits: int | None = None
-    group_size: int | None = None
-    dtype: str | None = None  # activations and scales, as mlx names it: float32, bfloat16
-    bytes_read_per_token: int | None = None  # where not all weights are read (mixture of experts)
-    draft: str | None = None  # the checkpoint that drafts for this one unless engine.draft names another
+    name: str = setting(MISSING, "The option's name.")
+    source: Source = setting(MISSING, "Where the weights come from.")
+    hub_id: str | None = setting(None, "source=hub: owner/model at the hub.")
+    revision: str | None = setting(None, "source=hub: a branch, tag or commit. null: the newest.")
+    path: str | None = setting(None, "source=local or gguf: the folder or file.")
+    shape: str | None = setting(None, "source=dummy: the named shape of the random weights.")
+    bits: int | None = setting(None, "Bits per weight.", limit=at_least(1))
+    group_size: int | None = setting(None, "Weights that share a scale.", limit=at_least(1))
+    dtype: str | None = setting(
+        None, "Type of activations and scales, as mlx names it.", limit=one_of("float32", "bfloat16", "float16")
+    )
+    bytes_read_per_token: int | None = setting(
+        None,
+        "Bytes of weights that one token reads, where that is not all of them (mixture of experts).",
+        limit=at_least(1),
+    )
+    draft: str | None = setting(None, "The checkpoint that drafts for this one unless engine.draft names another.")
 
 
 @dataclass
 class EngineConfig:
     """What every engine has. `_target_` names the worker class."""
 
-    _target_: str = MISSING
-    name: str = MISSING
-    python: str | None = None  # the interpreter of another environment that runs the worker; null: this one
-    environment: dict[str, str] = field(default_factory=dict)  # of the worker's process, added to this one's
-
-
-@dataclass
-class MlxLmConfig(EngineConfig):
-    """Plain decoding with mlx-lm: the usual control."""
-
-    prefill_step_size: int = 2048
-    max_kv_size: int | None = None
-    kv_bits: int | None = None
-    kv_group_size: int = 64
-    quantized_kv_start: int = 5000
-    prefix_cache: bool = True  # reuse the processed prefix between the turns of one conversation
-
-
-@dataclass
-class MlxLmDraftConfig(EngineConfig):
-    """mlx-lm with a draft model.
-
-    `block_size` is the verify width, the meaning that DFlash gives it: mlx-lm's `num_draft_tokens` is one less.
-    """
-
-    draft: str | None = None  # a checkpoint's name; null takes the checkpoint's own `draft`
-    block_size: int = 4
-    prefill_step_size: int = 512
-    prefix_cache: bool = True
-
-
-@dataclass
-class VerifyCostConfig(EngineConfig):
-    """What checking a block costs: plain greedy decoding whose passes hold `block_size` tokens, one of them true."""
-
-    block_size: int = 4
-    prefill_step_size: int = 2048
-    prefix_cache: bool = True
-
-
-@dataclass
-class PromptLookupConfig(EngineConfig):
-    """N-gram drafting: what followed the last few tokens earlier in the conversation is proposed (mlx-dspark)."""
-
-    block_size: int = 7  # verify width of a match: of a block, one token is the target's own
-    long_block_size: int | None = 33  # where the match reaches far back, as in copied text; null: never more
-    ngram_min: int = 3  # tokens that must match
-    ngram_max: int = 4
-    prefix_cache: bool = True
-
-
-@dataclass
-class MlxLmServerConfig(EngineConfig):
-    """mlx_lm.server without a draft, launched on a free port or attached to."""
-
-    attach: str | None = None  # the address of a server that runs already; null: launch one
-    log_file: str | None = None  # of the server that runs already: where evidence is read
-    server_python: str | None = None  # the interpreter of the server's environment; null: the worker's
-    prefix_cache: bool = True
-    prefill_step_size: int = 2048
-    kv_bits: int | None = None
-    kv_group_size: int = 64
-    quantized_kv_start: int = 5000
-    ready_s: float = 900.0  # until the first completion
-    first_token_s: float = 600.0  # of a request; keep-alive does not extend it
-    idle_s: float = 60.0  # between two tokens
-
-
-@dataclass
-class MlxLmServerDraftConfig(MlxLmServerConfig):
-    """mlx_lm.server with a draft model. It gives no sign whether the draft ran: engagement is unknown."""
-
-    draft: str | None = None
-    block_size: int = 4
-
-
-@dataclass
-class DflashServerConfig(EngineConfig):
-    """`dflash serve` of dflash-mlx, which needs an environment of its own: see `server_python`."""
-
-    attach: str | None = None
-    log_file: str | None = None
-    server_python: str | None = None
-    draft: str | None = None
-    block_size: int | None = None  # null: the draft's own
-    verify_mode: str = "dflash"  # adaptive shrinks blocks within a run
-    draft_bits: int | None = None  # quantise the draft at load; null: as it is
-    draft_group_size: int = 64
-    copy_drafts: bool = True  # it copies from the context where it can; false: the draft proposes at every step
-    prefix_cache: bool = True
-    prefix_cache_bytes: int | None = None
-    max_context: int | None = None
-    fastpath_max_tokens: int = 0  # requests of up to so many tokens decode plainly
-    ready_s: float = 900.0
-    first_token_s: float = 600.0
-    idle_s: float = 60.0
-
-
-@dataclass
-class OmlxConfig(EngineConfig):
-    """oMLX, plain decoding, with a fresh base path and settings of its own for each arm; or attached to."""
-
-    attach: str | None = None
-    model: str | None = None  # attach: the model's name at the server
-    api_key_env: str | None = None  # attach: the environment variable that holds the key; never the key
-    log_file: str | None = None
-    command: str = "omlx"
-    prefix_cache: bool = True
-    prefix_cache_bytes: int = 8 * 2**30  # in RAM
-    chunked_prefill: bool = False
-    burst_decode: str = "off"  # else tokens come in bursts and have no times of their own
-    max_context: int | None = None
-    ready_s: float = 900.0
-    first_token_s: float = 600.0
-    idle_s: float = 60.0
-
-
-@dataclass
-class OmlxDflashConfig(OmlxConfig):
-    """oMLX with DFlash."""
-
-    draft: str | None = None
-    block_size: int = 8
-    verify_mode: str = "dflash"
-    draft_bits: int | None = None
-    draft_group_size: int = 64
-    dflash_max_context: int | None = None  # longer prompts run plainly
-
-
-@dataclass
-class OmlxMtpConfig(OmlxConfig):
-    """oMLX with the model's own multi-token prediction heads."""
-
-    depth: int = 1  # tokens drafted per step
-
-
-@dataclass
-class OpenaiHttpConfig(EngineConfig):
-    """Any OpenAI-compatible server that runs already. Name the checkpoint that it serves."""
-
-    url: str = "http://127.0.0.1:8080"
-    model: str | None = None  # null: the only one that it serves
-    api_key_env: str | None = None  # the environment variable that holds the key; never the key
-    mechanism: str | None = None  # what the server was started with: dflash, mtp, draft_model, ...; null: nothing
-    block_size: int | None = None  # the verify width, where known
-    preset: str = "none"  # of the evidence catalogue: docs/evidence.md
-    evidence: dict[str, Any] = field(default_factory=dict)  # or signs of your own, in the catalogue's form
-    log_file: str | None = None
-    log_command: str | None = None  # prints the server's log, such as `lms log stream`
-    tokenizer: str | None = None  # the model's folder, to count tokens where the server states no usage
-    body: dict[str, Any] = field(default_factory=dict)  # further keys of each request
-    first_token_s: float = 600.0
-    idle_s: float = 60.0
-
-
-@dataclass
-class DflashConfig(EngineConfig):
-    """DFlash block-diffusion drafting in process, by one of the packages that run it on MLX."""
-
-    draft: str | None = None  # a checkpoint's name; null takes the checkpoint's own `draft`
-    backend: str = "mlx-dspark"
-    block_size: int | None = None  # verify width; null: what the draft was trained with
-    verify_mode: str = "fixed"  # adaptive: the package shrinks blocks as acceptance falls (dflash-mlx)
-    draft_bits: int | None = None  # quantise the draft as it loads; null: as it is
-    draft_group_size: int = 64
-    prefix_cache_bytes: int | None = None  # kept between a conversation's turns (dflash-mlx); null, 0: nothing is kept
-    copy_drafts: bool = False  # let the package copy from the context instead of drafting; counted apart
-
-
-@dataclass
-class MtpConfig(EngineConfig):
-    """Multi-token prediction with the model's own heads (mtplx)."""
-
-    depth: int = 1  # tokens proposed a step: one fewer than the verify width
-    copy_drafts: bool = False  # let the package copy from the context instead of drafting; counted apart
-
-
-@dataclass
-class SimulatedConfig(EngineConfig):
-    """No model at all: a fake clock, a drift profile and known true effects. Marked simulated everywhere."""
-
-    effect: float = 1.0  # true speed relative to the others
-    decode_tps: float = 100.0
-    prefill_tps: float = 1000.0
-    noise: float = 0.01  # standard deviation of the log rate
-    drift: str = "none"
-    drift_size: float = -0.34
-    draft: str | None = None
-    block_size: int = 4
-    acceptance: float | None = None  # null: plain decoding
-    fallback: bool = False  # requests speculation, runs plain decoding, says nothing
-    silent: bool = False  # gives no sign whether it speculated
-    drift_seed: int = 0
-    prefix_cache: bool = True
-    stop_after: int | None = None  # the answer's length; null: max_tokens
-    fault: str | None = None  # a worker's fault to play: see workers.engines.simulated
-    fault_at: int = 0  # the generation at which it happens
+    _target_: str = setting(MISSING, "The engine's class.")
+    name: str = setting(MISSING, "The option's name.")
+    python: str | None = setting(None, "Interpreter of another environment that runs the worker. null: this one.")
+    environment: dict[str, str] = setting({}, "Variables of the worker's process, added to this one's.")
 
 
 @dataclass
 class WorkloadConfig:
     """What the arms are asked: a file of prompts, or a long document with two turns."""
 
-    name: str = MISSING
-    kind: str = MISSING  # prompts | two_turns
-    file: str | None = None  # prompts: JSONL, shipped (in conf/prompts) or the user's own path
-    max_tokens: int = MISSING
-    document_tokens: int = 33000  # two_turns: approximate length of the document
-    seed: int = 0  # two_turns: of the document's text
+    name: str = setting(MISSING, "The option's name.")
+    kind: str = setting(
+        MISSING, "A file of prompts, or a long document with two questions.", limit=one_of("prompts", "two_turns")
+    )
+    file: str | None = setting(None, "kind=prompts: JSONL, shipped (in conf/prompts) or your own.")
+    max_tokens: int = setting(MISSING, "Length of the longest answer.", limit=within(1, 1_000_000), unit="tokens")
+    document_tokens: int = setting(
+        33000, "kind=two_turns: approximate length of the document.", limit=within(100, 1_000_000)
+    )
+    seed: int = setting(0, "kind=two_turns: seed of the document's text.", limit=at_least(0))
 
 
 @dataclass
 class SamplingConfig:
     """How the next token is chosen, and how messages become a prompt."""
 
-    name: str = MISSING
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    ignore_eos: bool = False  # run to max_tokens whatever the model says, so that lengths are equal
-    chat_template: bool = True
-    template_options: dict[str, Any] = field(default_factory=dict)
+    name: str = setting(MISSING, "The option's name.")
+    temperature: float = setting(0.0, "0 takes the likeliest token.", limit=at_least(0))
+    top_p: float = setting(
+        1.0, "Draw from the likeliest tokens that together have this probability.", limit=above_up_to(0, 1)
+    )
+    top_k: int = setting(0, "Draw from so many likeliest tokens. 0: from all.", limit=at_least(0))
+    min_p: float = setting(0.0, "Draw from tokens at least this likely, relative to the likeliest.", limit=within(0, 1))
+    ignore_eos: bool = setting(False, "Run to max_tokens whatever the model says, so that lengths are equal.")
+    chat_template: bool = setting(True, "Apply the model's chat template to the messages.")
+    template_options: dict[str, Any] = setting({}, "Further arguments of the template.")
 
 
 @dataclass
 class DeadlineConfig:
     """After how long a worker is taken for stuck, in seconds."""
 
-    load_s: float = 900.0
-    first_token_s: float = 900.0
-    inter_token_s: float = 60.0
-    total_s: float = 3600.0
-    teardown_s: float = 15.0
+    load_s: float = setting(900.0, "Until the model is loaded.", limit=above(0))
+    first_token_s: float = setting(900.0, "Until the first token of an answer.", limit=above(0))
+    inter_token_s: float = setting(60.0, "Between two tokens.", limit=above(0))
+    total_s: float = setting(3600.0, "For a whole answer.", limit=above(0))
+    teardown_s: float = setting(15.0, "Until the process has ended.", limit=above(0))
 
 
 @dataclass
 class DesignConfig:
     """The experiment's design: how often, in which order, and what a verdict needs."""
 
-    rounds: int | None = None  # null: 8 of every prompt (by prompt), 8 of the prompt set (by workload)
-    detect: str | None = None  # instead of rounds: the smallest effect to be "supported" in 80 % of runs, as 2%
-    stop: StopRule = StopRule.full
-    order: OrderRule = OrderRule.random
-    seed: int = 0
-    metric: Metric = Metric.end_to_end_tps
-    alpha: float = 0.05
-    margin: float = 0.02  # effects inside +- this are called no difference
-    aa: bool = True  # the control entered twice in every round
-    bracket: bool = True  # control runs before the first and after the last round
-    interleave_by: InterleaveBy = InterleaveBy.auto
-    residency: Residency = Residency.auto
-    warmups: int = 1  # generations per arm and prompt shape, stored and left out
-    evidence: EvidencePolicy = EvidencePolicy.require
-    # Of a conversation's first prompt, the share that may come from a cache; more makes the trial invalid. null: any.
-    cached_share_max: float | None = 0.1
-    on_preflight_failure: OnFailure = OnFailure.stop
-    probe: bool = True  # ask the models after the last round: near-ties, the time of a pass, the memory's bandwidth
-    probe_prompts: int = 3  # answers of each arm that differ from the control's and are looked into
-    probe_budget_s: float | None = None  # for all probes; null: a tenth of the trials' time, 20 s to 300 s
+    rounds: int | None = setting(
+        None, "Rounds to run. null: 8 per prompt where a round is one prompt, else 8.", limit=within(1, 100_000)
+    )
+    detect: str | None = setting(
+        None, "Instead of rounds: the smallest effect to be supported in 80 % of runs, such as 2%."
+    )
+    stop: StopRule = setting(
+        StopRule.full, "When a comparison ends: after the planned rounds, or as soon as it is decided."
+    )
+    order: OrderRule = setting(OrderRule.random, "How the order within a round is drawn.")
+    seed: int = setting(0, "Seed of the orders.", limit=at_least(0))
+    metric: Metric = setting(Metric.end_to_end_tps, "What is compared; every metric is stored whichever is named.")
+    alpha: float = setting(0.05, "Level of the tests: the share of false alarms that is allowed.", limit=between(0, 1))
+    margin: float = setting(0.02, "Effects within 1 ± margin are called no difference.", limit=at_least(0))
+    aa: bool = setting(True, "Enter the control twice in every round.")
+    bracket: bool = setting(True, "Run the control before the first and after the last round.")
+    interleave_by: InterleaveBy = setting(InterleaveBy.auto, "What a round holds: one prompt, or the whole prompt set.")
+    residency: Residency = setting(
+        Residency.auto, "Keep the arms' models loaded between their trials, or load them in turn."
+    )
+    warmups: int = setting(
+        1, "Generations per arm and prompt shape that are stored and left out.", limit=within(0, 100)
+    )
+    evidence: EvidencePolicy = setting(
+        EvidencePolicy.require,
+        "What a missing sign of engagement does: require makes the trial invalid, record keeps it.",
+    )
+    cached_share_max: float | None = setting(
+        0.1,
+        "Share of a conversation's first prompt that may come from a cache; more makes the trial invalid. null: any.",
+        limit=within(0, 1),
+    )
+    on_preflight_failure: OnFailure = setting(OnFailure.stop, "What an arm that fails its preflight does to the run.")
+    probe: bool = setting(
+        True, "Ask the models after the last round: near-ties, the time of a pass, the memory's bandwidth."
+    )
+    probe_prompts: int = setting(
+        3, "Answers per arm that differ from the control's and are looked into.", limit=at_least(0)
+    )
+    probe_budget_s: float | None = setting(
+        None, "Time for all probes. null: a tenth of the trials' time, 20 s to 300 s.", limit=above(0)
+    )
     deadlines: DeadlineConfig = field(default_factory=DeadlineConfig)
 
 
@@ -397,62 +240,98 @@ class GateConfig:
     """
 
     # ---- before a trial ----
-    cooldown_s: float = 0.0  # idle time between trials
-    thermal_level_max: int | None = 0
-    thermal_hold_s: float = 30.0  # no higher level within this time
-    timeout_s: float = 420.0  # for heat and power
-    on_timeout: OnTimeout = OnTimeout.run
-    power_source: PowerNeed = PowerNeed.mains
-    power_mode: str | None = None  # as the machine names it: automatic, low, high on a Mac
-    cpu_cores_others_max: float | None = 0.5  # mean over the window
-    cpu_window_s: float = 5.0
-    gpu_ms_per_s_others_max: float | None = 60.0
-    gpu_window_s: float = 3.0
-    vm_pressure_max: int | None = 1  # macOS: 1 normal, 2 warning, 4 critical
-    memory_stalled_max: float | None = 0.01  # Linux: share of the time that some task waits for memory
-    swap_growth_bytes_max: float | None = 1e6  # within cpu_window_s
-    busy_timeout_s: float | None = None  # for other load; null: as timeout_s on a Mac, 5 s elsewhere
-    busy_budget_s: float | None = None  # for other load, in the whole run; null: an hour on a Mac, 20 s elsewhere
+    cooldown_s: float = setting(0.0, "Idle time between trials.", limit=at_least(0))
+    thermal_level_max: int | None = setting(0, "Highest thermal level.", limit=within(0, 4))
+    thermal_hold_s: float = setting(30.0, "No higher level within this time.", limit=at_least(0))
+    timeout_s: float = setting(420.0, "Longest wait for heat and power.", limit=at_least(0))
+    on_timeout: OnTimeout = setting(
+        OnTimeout.run, "A trial whose gate did not open in time runs, marked as a hot start, or is skipped."
+    )
+    power_source: PowerNeed = setting(PowerNeed.mains, "What a trial may draw its power from.")
+    power_mode: str | None = setting(
+        None, "The mode as the machine names it: automatic, low, high on a Mac. null: any."
+    )
+    cpu_cores_others_max: float | None = setting(
+        0.5, "Most CPU cores that other processes use, mean over the window.", limit=at_least(0)
+    )
+    cpu_window_s: float = setting(5.0, "Window of that mean.", limit=at_least(0))
+    gpu_ms_per_s_others_max: float | None = setting(60.0, "Most GPU time that other processes use.", limit=at_least(0))
+    gpu_window_s: float = setting(3.0, "Window of that time.", limit=at_least(0))
+    vm_pressure_max: int | None = setting(
+        1, "macOS: highest memory pressure; 1 normal, 2 warning, 4 critical.", limit=one_of(1, 2, 4)
+    )
+    memory_stalled_max: float | None = setting(
+        0.01, "Linux: share of the time in which some task waits for memory.", limit=within(0, 1)
+    )
+    swap_growth_bytes_max: float | None = setting(1e6, "Most growth of swap within cpu_window_s.", limit=at_least(0))
+    busy_timeout_s: float | None = setting(
+        None, "Longest wait for other load. null: timeout_s on a Mac, 5 s elsewhere.", limit=at_least(0)
+    )
+    busy_budget_s: float | None = setting(
+        None, "Longest wait for other load in the whole run. null: an hour on a Mac, 20 s elsewhere.", limit=at_least(0)
+    )
     # ---- canary: a short fixed decode before each trial, against the arm's first one ----
-    canary_tokens: int = 0  # 0: none
-    canary_tolerance: float = 0.03
-    canary_interval_s: float = 10.0
+    canary_tokens: int = setting(0, "Length of the fixed decode. 0: none.", limit=at_least(0))
+    canary_tolerance: float = setting(
+        0.03, "How much slower than the arm's first one it may be, as a share.", limit=between(0, 1)
+    )
+    canary_interval_s: float = setting(10.0, "Between two attempts.", limit=at_least(0.1))
     # ---- wake-up: a short decode just before each trial, never measured: a GPU that idled begins slowly ----
-    wake_tokens: int | None = None  # 0: none; null: 4 on a Mac, none elsewhere
+    wake_tokens: int | None = setting(
+        None, "Length of the decode. 0: none. null: 4 on a Mac, none elsewhere.", limit=at_least(0)
+    )
     # ---- while a trial runs ----
-    sampler: bool = True
-    sampler_interval_s: float = 1.0
+    sampler: bool = setting(True, "Record the machine's readings while a trial runs.")
+    sampler_interval_s: float = setting(1.0, "Between two readings.", limit=at_least(0.1))
     # ---- after it: rules that leave a trial out, never by its speed ----
-    exclude_hot_start: HotStartRule = HotStartRule.heat
-    exclude_clock_gap_above_s: float | None = 1.0  # wall clock against monotonic: the machine slept
-    exclude_thermal_level_above: int | None = 1
-    exclude_off_mains: bool = True  # where power_source is mains
-    exclude_cpu_cores_others_above: float | None = None  # mean
-    exclude_gpu_ms_per_s_others_above: float | None = None
-    exclude_swap_growth_above_bytes: float | None = 256e6
-    replays: int = 2  # of a round with an excluded trial, each whole and in an order of its own
+    exclude_hot_start: HotStartRule = setting(
+        HotStartRule.heat, "Which hot starts are left out: those for heat or power, all, none."
+    )
+    exclude_clock_gap_above_s: float | None = setting(
+        1.0, "Wall clock against monotonic clock: the machine slept.", limit=at_least(0)
+    )
+    exclude_thermal_level_above: int | None = setting(1, "Thermal level within the trial.", limit=within(0, 4))
+    exclude_off_mains: bool = setting(True, "The power source left the mains, where power_source is mains.")
+    exclude_cpu_cores_others_above: float | None = setting(
+        None, "CPU cores that other processes used, mean over the trial.", limit=at_least(0)
+    )
+    exclude_gpu_ms_per_s_others_above: float | None = setting(
+        None, "GPU time that other processes used.", limit=at_least(0)
+    )
+    exclude_swap_growth_above_bytes: float | None = setting(
+        256e6, "Growth of swap within the trial.", limit=at_least(0)
+    )
+    replays: int = setting(
+        2, "Replays of a round with an excluded trial, each whole and in an order of its own.", limit=at_least(0)
+    )
     # ---- processes and memory ----
-    orphans: OrphanPolicy = OrphanPolicy.block
-    orphan_interval_s: float = 60.0  # between two looks at all processes; none falls into a trial
-    orphan_bytes: float = 1e9  # from which an abandoned process of our interpreter looks like a leftover
-    settle_s: float = 5.0  # at most, for memory to settle between swapped arms
+    orphans: OrphanPolicy = setting(
+        OrphanPolicy.block, "What a process that looks like a leftover and cannot be proven one does to a run."
+    )
+    orphan_interval_s: float = setting(
+        60.0, "Between two looks at all processes; none falls into a trial.", limit=at_least(0)
+    )
+    orphan_bytes: float = setting(
+        1e9, "Memory from which an abandoned process of our interpreter looks like a leftover.", limit=at_least(0)
+    )
+    settle_s: float = setting(5.0, "Longest wait for memory to settle between swapped arms.", limit=at_least(0))
 
 
 @dataclass
 class DbConfig:
     """Where results go. null: INTERLACE_DB, else the user's data folder."""
 
-    url: str | None = None
+    url: str | None = setting(None, "The database. null: INTERLACE_DB, else your data folder.")
 
 
 @dataclass
 class SweepConfig:
     """A stored experiment: overrides common to all arms, and one override list per product of arms."""
 
-    name: str = ""
-    description: str = ""
-    overrides: list[str] = field(default_factory=list)
-    arms: list[list[str]] = field(default_factory=list)
+    name: str = setting("", "The option's name.")
+    description: str = setting("", "What it is for.")
+    overrides: list[str] = setting([], "Overrides common to all arms.")
+    arms: list[list[str]] = setting([], "One list of overrides per product of arms.")
 
 
 @dataclass

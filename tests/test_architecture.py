@@ -73,7 +73,7 @@ def test_the_files_module_needs_the_standard_library_only() -> None:
 
 def test_the_workers_protocol_needs_the_standard_library_only() -> None:
     """So that the worker's side runs in any interpreter."""
-    for name in ("protocol", "worker", "stopwatch", "errors", "engines/base", "__main__"):
+    for name in ("protocol", "worker", "stopwatch", "settings", "errors", "engines/base", "__main__"):
         path = ROOT / "workers" / f"{name}.py"
         foreign = top(imported(path)) - set(sys.stdlib_module_names) - {"workers", "_typeshed"}
         assert not foreign, f"{path.name} imports {foreign}"

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from workers.counts import Counts, require_possible
-from workers.engines.base import Engine, TurnRequest, TurnResult
+from workers.engines.base import ENTRY_POINTS, Engine, TurnRequest, TurnResult, offered
 from workers.environment import require_environment, told_when_missing, versions
 from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify
 from workers.masking import KNOWN
@@ -335,12 +335,14 @@ def engine_class(target: str) -> type[Engine]:
     """The engine's class by its dotted path.
 
     Raises:
-        EngineError: not below `workers.engines.`, or no engine there.
+        EngineError: neither below `workers.engines.` nor an installed entry point, or no engine there.
     """
     module_name, _, name = target.rpartition(".")
-    if not target.startswith(ENGINES_PACKAGE):
+    if not target.startswith(ENGINES_PACKAGE) and target not in {f"{each.module}.{each.attr}" for each in offered()}:
         raise EngineError(
-            FaultKind.unsupported_setting, f"engine {target!r}", remedy=f"_target_ must lie below {ENGINES_PACKAGE}"
+            FaultKind.unsupported_setting,
+            f"engine {target!r}",
+            remedy=f"_target_ must lie below {ENGINES_PACKAGE} or be an entry point of {ENTRY_POINTS} installed here",
         )
     try:
         found = getattr(import_module(module_name), name)

@@ -12,6 +12,7 @@ from typing import Any
 from conf import schema
 from conf.store import setting_names
 from orchestrator.configuration.checks import all_settings, engines_with, has_key
+from orchestrator.configuration.engines import is_simulated, unusable_engines
 from orchestrator.configuration.groups import Part, Parts
 from orchestrator.configuration.names import name_arms
 from orchestrator.configuration.overrides import Setting, nearest, suggest
@@ -99,6 +100,8 @@ def checked_option(setting: Setting, value: Any, parts: Parts) -> str:
     options = parts.options(setting.key)
     option = value if isinstance(value, str) else str(value)
     if option not in options:
+        if setting.key == "engine" and option in unusable_engines():
+            raise InputError(f"{setting.where}: engine {option} cannot be used: {unusable_engines()[option]}")
         raise InputError(f"{setting.where}: no {setting.key} is named {option!r}; {suggest(option, options)}")
     return option
 
@@ -114,7 +117,7 @@ def _combine(product: Sequence[Setting], defaults: Mapping[str, str], parts: Par
         pairs = list(zip(product, values, strict=True))
         chosen = {setting.key: str(value) for setting, value in pairs if setting.key in ARM_GROUPS}
         options = {group: chosen.get(group, defaults[group]) for group in ARM_GROUPS}
-        if "checkpoint" not in chosen and parts.schema(("engine", options["engine"])) is schema.SimulatedConfig:
+        if "checkpoint" not in chosen and is_simulated(parts.schema(("engine", options["engine"]))):
             options["checkpoint"] = "simulated"  # the default checkpoint's name would claim a model that never ran
         settings = tuple(pair for pair in pairs if pair[0].key not in ARM_GROUPS)
         yield Combination(options=options, settings=settings)
@@ -149,7 +152,7 @@ def _had_by(engines: Sequence[str]) -> str:
 def _check_mixture(combinations: Sequence[Combination], parts: Parts) -> None:
     """Simulated figures never stand beside measured ones."""
     kinds = {each.options["engine"]: parts.schema(("engine", each.options["engine"])) for each in combinations}
-    simulated = [name for name, kind in kinds.items() if kind is schema.SimulatedConfig]
+    simulated = [name for name, kind in kinds.items() if is_simulated(kind)]
     real = [name for name in kinds if name not in simulated]
     if simulated and real:
         raise InputError(
@@ -187,9 +190,9 @@ def _draft(engine: dict[str, Any], checkpoint: dict[str, Any], kind: type[Any], 
     proposed, checkpoint["draft"] = checkpoint["draft"], None
     if "draft" not in engine:
         return None
-    speculates = kind is not schema.SimulatedConfig or engine["acceptance"] is not None
+    speculates = not is_simulated(kind) or engine["acceptance"] is not None
     draft: str | None = engine["draft"] or (proposed if speculates else None)
-    if draft is None and kind is not schema.SimulatedConfig:
+    if draft is None and not is_simulated(kind):
         raise InputError(
             f"engine {engine['name']} needs a draft and checkpoint {checkpoint['name']} names none; "
             f"set engine.draft to a checkpoint: {', '.join(parts.options('checkpoint'))}"

@@ -15,10 +15,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from conf.limits import problems
-from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS, PLAN_GROUPS, setting_names
+from conf.store import GROUP_SCHEMAS, PLAN_GROUPS, setting_names
+from orchestrator.configuration.engines import engine_kinds
 from orchestrator.configuration.overrides import Setting, suggest
 from orchestrator.errors import InputError
+from workers.settings import problems
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
@@ -38,7 +39,7 @@ def has_key(schema: type[Any], key: str) -> bool:
 def all_settings() -> tuple[str, ...]:
     """The full key of every setting that an override may change: design.rounds, engine.block_size, ..."""
     groups = [(group, GROUP_SCHEMAS[group]) for group in PLAN_GROUPS if group not in ("engine", "sweep")]
-    engines = [("engine", config) for config in ENGINE_SCHEMAS.values()]
+    engines = [("engine", kind.schema) for kind in engine_kinds().values()]
     return tuple(dict.fromkeys(key for group, config in [*groups, *engines] for key in _keys_below(group, config)))
 
 
@@ -51,10 +52,8 @@ def _keys_below(prefix: str, schema: type[Any]) -> Iterator[str]:
 
 
 def engines_with(*keys: str) -> list[str]:
-    """The shipped engines that have all these settings, named as `engine=` takes them."""
-    return [
-        target.split(".")[-2] for target, config in ENGINE_SCHEMAS.items() if all(has_key(config, key) for key in keys)
-    ]
+    """The engines that have all these settings, named as `engine=` takes them."""
+    return [kind.name for kind in engine_kinds().values() if all(has_key(kind.schema, key) for key in keys)]
 
 
 def is_open(hint: Any) -> bool:
@@ -155,7 +154,7 @@ def all_problems(schema: type[Any], values: Mapping[str, Any]) -> Iterator[tuple
             yield key, f"is missing; it takes {_expected(_hint(schema, key))}"
         elif not _fits(value, _hint(schema, key)):  # a reference's value, which omegaconf does not look at
             yield key, f"takes {_expected(_hint(schema, key))}, not {value!r}"
-    yield from problems(schema, values)
+    yield from problems(getattr(schema, "settings_kind", schema), values)
     for name, hint in _hints(schema).items():
         if isinstance(hint, type) and is_dataclass(hint) and isinstance(values.get(name), Mapping):
             yield from ((f"{name}.{key}", problem) for key, problem in all_problems(hint, values[name]))

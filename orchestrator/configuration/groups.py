@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # omegaconf's reader; no types without an extra package
 
 import conf
-from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS, PLAN_GROUPS, register
+from conf.store import GROUP_SCHEMAS, PLAN_GROUPS, register
 from orchestrator.configuration.checks import (
     all_problems,
     check_sweep,
@@ -27,6 +27,7 @@ from orchestrator.configuration.checks import (
     omegaconf_error,
     set_value,
 )
+from orchestrator.configuration.engines import engine_kinds, kind_by_target, register_engines, without_file
 from orchestrator.configuration.overrides import COMMAND_LINE, Setting, suggest
 from orchestrator.configuration.references import ALLOWED, references_kept, register_resolvers
 from orchestrator.errors import InputError
@@ -51,6 +52,7 @@ class Parts:
         self._plain: dict[tuple[Part, str], dict[str, Any]] = {}
         self._options: dict[str, list[str]] = {}
         register()
+        register_engines()
 
     def options(self, group: str) -> list[str]:
         """The names that `group=` takes."""
@@ -58,12 +60,14 @@ class Parts:
             return []
         if group not in self._options:
             found = {name for folder in self._dirs for name in _options_in(folder / group)}
-            self._options[group] = sorted(found)
+            brought = without_file(engine_kinds().values()) if group == "engine" else ()
+            self._options[group] = sorted({*found, *brought})
         return self._options[group]
 
     def file(self, part: Part) -> Path:
-        """The YAML file of an option that exists."""
-        return self._files(part)[0]
+        """The YAML file of an option that exists; of an engine that a package brings, where that is declared."""
+        files = self._files(part)
+        return files[0] if files else Path(f"entry point {part[1]} of {engine_kinds()[part[1]].package}")
 
     def _files(self, part: Part) -> list[Path]:
         files = (folder / part[0] / f"{part[1]}.yaml" for folder in self._dirs)
@@ -196,11 +200,11 @@ class Parts:
             base = next(iter(engines_with(*settings)), "mlx_lm")
             remedy = f"begin with `defaults: [{base}, _self_]` (the engine it changes), or name `_target_`"
             raise InputError(f"{self.file(part)}: {remedy}")
-        if target not in ENGINE_SCHEMAS:
-            raise InputError(
-                f"{self.file(part)}: `_target_: {target}` is no engine; {suggest(str(target), list(ENGINE_SCHEMAS))}"
-            )
-        return ENGINE_SCHEMAS[target]
+        kind = kind_by_target(str(target))
+        if kind is None:
+            known = [each.target for each in engine_kinds().values()]
+            raise InputError(f"{self.file(part)}: `_target_: {target}` is no engine; {suggest(str(target), known)}")
+        return kind.schema
 
     def _compose(self, entry: str, lines: list[str]) -> DictConfig:
         search = [f"file://{folder}" for folder in self._dirs[1:]]

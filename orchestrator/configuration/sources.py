@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from conf import schema
+from orchestrator.configuration.engines import is_simulated
 from orchestrator.configuration.groups import Part, Parts
 from orchestrator.configuration.overrides import Setting, suggest
 from orchestrator.errors import InputError
@@ -26,7 +26,7 @@ def usable(
         InputError: a source that lacks its place, a path that does not exist, no weights for a real engine.
     """
     name, source = checkpoint["name"], checkpoint["source"]
-    if engine is schema.SimulatedConfig:
+    if is_simulated(engine):
         return checkpoint
     if source == "simulated":
         raise InputError(f"checkpoint {name} has no weights and is for engine=simulated; {_real(parts)}")

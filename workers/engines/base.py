@@ -23,10 +23,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses
+from workers.settings import EngineSettings, problems
 from workers.stopwatch import Clock, Tick
 
 if TYPE_CHECKING:
@@ -106,7 +108,14 @@ class Engine(ABC):
     Args:
         settings: the engine's own settings; a name that it does not know is an `unsupported_setting`.
         checkpoint, draft, sampling: as in `workers.protocol.Load`.
+
+    Attributes:
+        settings_kind: the declaration of the engine's settings; see `workers.settings`.
+        takes_draft: `engine.draft` names a checkpoint that drafts, which arrives as `draft`.
     """
+
+    settings_kind: ClassVar[type[EngineSettings]] = EngineSettings
+    takes_draft: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -206,7 +215,14 @@ class CallbackEngine(Engine):
         return iter(ticks)
 
 
+ENTRY_POINTS = "interlace.engines"  # the group in which another package names its engines
+
 SettingsT = TypeVar("SettingsT", bound="DataclassInstance")
+
+
+def offered() -> Iterator[EntryPoint]:
+    """The engines that other installed packages bring, in the order of their names."""
+    return iter(sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name))
 
 
 def sha256_of_ids(token_ids: Iterable[int]) -> str:
@@ -218,7 +234,8 @@ def parse_settings(kind: type[SettingsT], settings: Mapping[str, Any], *, engine
     """The settings as the engine's own (data)class of them; missing ones take its defaults.
 
     Raises:
-        EngineError: a name that the class has no field for, or a missing one without a default.
+        EngineError: a name that the class has no field for, a missing one without a default, a value outside its
+            declared limits, or two that conflict.
     """
     known = [f.name for f in fields(kind)]
     if unknown := sorted(set(settings) - set(known)):
@@ -228,6 +245,10 @@ def parse_settings(kind: type[SettingsT], settings: Mapping[str, Any], *, engine
             remedy=f"it has {', '.join(known)}",
         )
     try:
-        return kind(**settings)
+        found = next(problems(kind, settings), None)
+        own = kind(**settings)
     except TypeError as error:
         raise EngineError(FaultKind.unsupported_setting, f"engine {engine}: {error}") from error
+    if found is not None:
+        raise EngineError(FaultKind.unsupported_setting, f"engine {engine}: {' '.join(found)}")
+    return own

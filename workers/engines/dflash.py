@@ -23,6 +23,7 @@ from workers.engines.speculative import (
 )
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
+from workers.settings import EngineSettings, at_least, one_of, setting
 from workers.stopwatch import Tick
 from workers.weights.checkpoints import resolve
 from workers.weights.drafts import BLOCK, require_fit
@@ -30,21 +31,35 @@ from workers.weights.sources import draft_folder, obtain_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.DflashConfig."""
+class Settings(EngineSettings):
+    """Of DFlash in process, by whichever package runs it."""
 
-    backend: str = "mlx-dspark"
-    block_size: int | None = None
-    verify_mode: str = "fixed"
-    draft_bits: int | None = None
-    draft_group_size: int = 64
-    prefix_cache_bytes: int | None = None
-    copy_drafts: bool = False
+    backend: str = setting("mlx-dspark", "The package that runs it.", limit=one_of(*BACKENDS))
+    block_size: int | None = setting(
+        None, "Verify width. null: what the draft was trained with.", limit=at_least(2), unit="tokens"
+    )
+    verify_mode: str = setting(
+        "fixed",
+        "adaptive: the package shrinks blocks as acceptance falls (dflash-mlx).",
+        limit=one_of("fixed", "adaptive"),
+    )
+    draft_bits: int | None = setting(
+        None, "Quantise the draft as it loads. null: it stays as it is.", limit=one_of(4, 8)
+    )
+    draft_group_size: int = setting(64, "Weights that share a scale in the quantised draft.", limit=one_of(32, 64, 128))
+    prefix_cache_bytes: int | None = setting(
+        None,
+        "Memory for the prefix that is kept between a conversation's turns (dflash-mlx). null or 0: nothing is kept.",
+        limit=at_least(0),
+    )
+    copy_drafts: bool = setting(False, "Let the package copy from the context instead of drafting; counted apart.")
 
 
 class Dflash(SpeculativeEngine):
     """See the module."""
 
+    settings_kind = Settings
+    takes_draft = True
     NAME = "dflash"
 
     def _check_settings(self) -> None:
@@ -55,27 +70,18 @@ class Dflash(SpeculativeEngine):
                 f"engine {self.NAME}: checkpoint {self.checkpoint.get('name')} names no draft",
                 remedy="set engine.draft to a checkpoint that is a DFlash draft of it",
             )
-        backend = BACKENDS.get(own.backend)
-        if backend is None:
-            raise EngineError(
-                FaultKind.unsupported_setting,
-                f"engine {self.NAME}: no backend is named {own.backend}",
-                remedy=f"choose one of {', '.join(BACKENDS)}",
-            )
+        backend = BACKENDS[own.backend]
         require_setting(
             {
-                f"block_size {own.block_size} drafts nothing": own.block_size is not None and own.block_size < 2,
                 f"verify_mode {own.verify_mode}: {own.backend} has {', '.join(backend.VERIFY_MODES)}": (
                     own.verify_mode not in backend.VERIFY_MODES
                 ),
-                f"prefix_cache_bytes {own.prefix_cache_bytes}: give 0 or more": (own.prefix_cache_bytes or 0) < 0,
                 f"{own.backend} has no prefix cache with a budget in process: prefix_cache_bytes must be null or 0": (
                     bool(own.prefix_cache_bytes) and not backend.KEEPS_PREFIX
                 ),
                 f"{own.backend} has no copy_drafts": own.copy_drafts and not backend.COPIES,
                 f"{own.backend} decodes greedily only": self._sampling.temperature > 0 and not backend.SAMPLES,
                 f"{own.backend} has no min_p, and sampling {self._sampling.name} sets it": self._sampling.min_p > 0,
-                f"draft_bits {own.draft_bits}: 4 or 8, or null": own.draft_bits not in (None, 4, 8),
             },
             engine=self.NAME,
         )

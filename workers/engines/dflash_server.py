@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workers.engines.base import LoadInfo, parse_settings
-from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
+from workers.engines.server_launch import LaunchedEngine, LaunchSettings, Widths, require_installed, served_folder
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
+from workers.settings import at_least, one_of, setting
 from workers.supervision.server_process import HOST, ServerSpec
 from workers.weights.drafts import BLOCK, require_fit
 from workers.weights.model_files import read_json
@@ -25,33 +26,63 @@ _NO_COPIES = (
     "s.CopySpecIndex = type('NoCopies', (s.CopySpecIndex,), {'draft_after': lambda *a, **k: None}); "
 )
 _INSTALL = "pip install dflash-mlx 'mlx-lm<0.32'"
-_VERIFY_MODES = ("dflash", "adaptive", "ddtree", "off")
+VERIFY_MODE = one_of("dflash", "adaptive", "ddtree", "off")
+DRAFT_BITS = one_of(2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.DflashServerConfig."""
+class Settings(LaunchSettings):
+    """Of `dflash serve`."""
 
-    attach: str | None = None
-    log_file: str | None = None
-    server_python: str | None = None
-    block_size: int | None = None
-    verify_mode: str = "dflash"
-    draft_bits: int | None = None
-    draft_group_size: int = 64
-    copy_drafts: bool = True
-    prefix_cache: bool = True
-    prefix_cache_bytes: int | None = None
-    max_context: int | None = None
-    fastpath_max_tokens: int = 0
-    ready_s: float = 900.0
-    first_token_s: float = 600.0
-    idle_s: float = 60.0
+    server_python: str | None = setting(None, "Interpreter of the server's environment. null: the worker's.")
+    block_size: int | None = setting(
+        None,
+        "Verify width. null: what the draft was trained with.",
+        limit=at_least(2),
+        unit="tokens",
+        word="--verify-len-cap",
+    )
+    verify_mode: str = setting(
+        "dflash",
+        "How a block is verified; adaptive shrinks blocks within a run.",
+        limit=VERIFY_MODE,
+        word="--verify-mode",
+    )
+    draft_bits: int | None = setting(
+        None, "Quantise the draft as it loads. null: it stays as it is.", limit=DRAFT_BITS, word="w of --draft-quant"
+    )
+    draft_group_size: int = setting(
+        64, "Weights that share a scale in the quantised draft.", limit=at_least(1), word="gs of --draft-quant"
+    )
+    copy_drafts: bool = setting(
+        True, "Let it copy from the context where it can. false: the draft proposes at every step."
+    )
+    prefix_cache: bool = setting(
+        True, "Keep the processed prefix of one conversation, in memory.", word="--prefix-cache"
+    )
+    prefix_cache_bytes: int | None = setting(
+        None,
+        "Most memory for that prefix. null: the server's own default.",
+        limit=at_least(1),
+        word="--prefix-cache-max-bytes",
+    )
+    max_context: int | None = setting(
+        None,
+        "Longest prompt with drafting. null: the server's own default.",
+        limit=at_least(1),
+        unit="tokens",
+        word="--dflash-max-ctx",
+    )
+    fastpath_max_tokens: int = setting(
+        0, "Requests of up to so many tokens decode plainly.", limit=at_least(0), word="--fastpath-max-tokens"
+    )
 
 
 class DflashServer(LaunchedEngine):
     """See the module."""
 
+    settings_kind = Settings
+    takes_draft = True
     preset_name = "dflash_mlx"
     title = "dflash serve"
     model = "default_model"
@@ -60,15 +91,12 @@ class DflashServer(LaunchedEngine):
 
     def _settings(self) -> Settings:
         own = parse_settings(Settings, self.settings, engine="dflash_server")
-        problem = None
-        if own.block_size is not None and own.block_size < 2:
-            problem = f"block_size {own.block_size} drafts nothing: give at least 2"
-        elif own.verify_mode not in _VERIFY_MODES:
-            problem = f"verify_mode {own.verify_mode!r}: one of {', '.join(_VERIFY_MODES)}"
-        elif self._sampling.ignore_eos:
-            problem = "the server cannot ignore the end of the text: set sampling.ignore_eos=false"
-        if problem is not None:
-            raise EngineError(FaultKind.unsupported_setting, f"engine dflash_server: {problem}")
+        if self._sampling.ignore_eos:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                "engine dflash_server: the server cannot ignore the end of the text",
+                remedy="set sampling.ignore_eos=false",
+            )
         return own
 
     def _open(self) -> LoadInfo:

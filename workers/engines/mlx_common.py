@@ -16,7 +16,9 @@ from workers.engines.mlx_loading import LoadedModel, load_model
 from workers.engines.mlx_probes import Probed, score, time_passes
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePasses
+from workers.settings import one_of
 
+KV_BITS = one_of(2, 3, 4, 5, 6, 8)  # that MLX quantises to
 # Of the chat template's arguments, those that are the engine's to set.
 _RESERVED_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message", "return_dict", "tokenize"})
 

@@ -1,41 +1,45 @@
 """Plain decoding with mlx-lm, one token a pass: the usual control."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from workers.engines.base import parse_settings
-from workers.engines.mlx_common import MlxEngine, MlxTurn
+from workers.engines.mlx_common import KV_BITS, MlxEngine, MlxTurn
 from workers.engines.mlx_probes import Probed
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
+from workers.settings import EngineSettings, at_least, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.MlxLmConfig."""
+class Settings(EngineSettings):
+    """Of mlx-lm's plain loop."""
 
-    prefill_step_size: int = 2048
-    max_kv_size: int | None = None
-    kv_bits: int | None = None
-    kv_group_size: int = 64
-    quantized_kv_start: int = 5000
-    prefix_cache: bool = True
+    prefill_step_size: int = setting(2048, "Most tokens of the prompt in one prefill pass.", limit=at_least(1))
+    max_kv_size: int | None = setting(
+        None, "Length of a cache that rotates: older tokens are forgotten. null: all are kept.", limit=at_least(8)
+    )
+    kv_bits: int | None = setting(None, "Quantise the cache to so many bits. null: it stays as it is.", limit=KV_BITS)
+    kv_group_size: int = setting(64, "Values that share a scale in the quantised cache.", limit=at_least(1))
+    quantized_kv_start: int = setting(
+        5000, "Length of the conversation from which the cache is quantised.", limit=at_least(0), unit="tokens"
+    )
+    prefix_cache: bool = setting(True, "Reuse the processed prefix between the turns of one conversation.")
+
+    def conflicts(self) -> Iterator[tuple[str, str]]:
+        if self.max_kv_size is not None and self.kv_bits is not None:
+            yield "kv_bits", "excludes max_kv_size: a cache that rotates is not quantised; set one of them to null"
 
 
 class MlxLm(MlxEngine):
     """mlx-lm without a draft."""
 
+    settings_kind = Settings
+
     def _check_settings(self) -> None:
-        own = parse_settings(Settings, self.settings, engine="mlx_lm")
-        problems = {
-            f"prefill_step_size {own.prefill_step_size} is not positive": own.prefill_step_size < 1,
-            f"max_kv_size {own.max_kv_size} is too small": own.max_kv_size is not None and own.max_kv_size < 8,
-            "max_kv_size and kv_bits exclude each other": own.max_kv_size is not None and own.kv_bits is not None,
-        }
-        _raise_first(problems)
-        self._own = own
+        self._own = parse_settings(Settings, self.settings, engine="mlx_lm")
 
     def _prepare_models(self) -> Sequence[Callable[[], list[Any]]]:
         from mlx_lm.models.cache import make_prompt_cache
@@ -120,9 +124,3 @@ class MlxLm(MlxEngine):
             text=f"{quantized} of {len(kinds)} cache layers quantised to {self._own.kv_bits} bits (starts at token "
             f"{self._own.quantized_kv_start})",
         )
-
-
-def _raise_first(problems: dict[str, bool]) -> None:
-    for problem, found in problems.items():
-        if found:
-            raise EngineError(FaultKind.unsupported_setting, f"engine mlx_lm: {problem}")

@@ -16,6 +16,7 @@ from workers.engines.mlx_loading import load_model
 from workers.engines.mlx_probes import Probed
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
+from workers.settings import EngineSettings, at_least, setting
 
 # Texts whose token ids must agree: case, spaces, digits, code, accents, other scripts, an emoji.
 _PROBES = (
@@ -26,12 +27,18 @@ _PROBES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.MlxLmDraftConfig."""
+class Settings(EngineSettings):
+    """Of mlx-lm's loop with a draft model."""
 
-    block_size: int = 4
-    prefill_step_size: int = 512
-    prefix_cache: bool = True
+    block_size: int = setting(
+        4,
+        "Verify width: of a block, one token is the target's own, so below 2 nothing would be drafted.",
+        limit=at_least(2),
+        unit="tokens",
+        word="num_draft_tokens + 1",
+    )
+    prefill_step_size: int = setting(512, "Most tokens of the prompt in one prefill pass.", limit=at_least(1))
+    prefix_cache: bool = setting(True, "Reuse the processed prefix between the turns of one conversation.")
 
 
 class CountedDraft:
@@ -51,6 +58,9 @@ class CountedDraft:
 class MlxLmDraft(MlxEngine):
     """mlx-lm with a draft model."""
 
+    settings_kind = Settings
+    takes_draft = True
+
     def load(self) -> LoadInfo:
         if self.draft is None:
             raise EngineError(
@@ -65,19 +75,7 @@ class MlxLmDraft(MlxEngine):
         self._draft.passes = 0
 
     def _check_settings(self) -> None:
-        own = parse_settings(Settings, self.settings, engine="mlx_lm_draft")
-        if own.block_size < 2:
-            raise EngineError(
-                FaultKind.unsupported_setting,
-                f"engine mlx_lm_draft: block_size {own.block_size} drafts nothing",
-                remedy="block_size is the verify width, 2 or more; for plain decoding use engine=mlx_lm",
-            )
-        if own.prefill_step_size < 1:
-            raise EngineError(
-                FaultKind.unsupported_setting,
-                f"engine mlx_lm_draft: prefill_step_size {own.prefill_step_size} is not positive",
-            )
-        self._own = own
+        self._own = parse_settings(Settings, self.settings, engine="mlx_lm_draft")
 
     def _prepare_models(self) -> Sequence[Callable[[], list[Any]]]:
         from mlx_lm.models.cache import make_prompt_cache

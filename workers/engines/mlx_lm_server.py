@@ -7,38 +7,50 @@ from pathlib import Path
 from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
+from workers.engines.mlx_common import KV_BITS
 from workers.engines.mlx_probes import CONTEXT_TOKENS
-from workers.engines.server_launch import LaunchedEngine, Widths, require_installed, served_folder
+from workers.engines.server_launch import LaunchedEngine, LaunchSettings, Widths, require_installed, served_folder
 from workers.engines.server_request import TEXT_PATH
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.http.answer import Answer
 from workers.http.reply import Reply
 from workers.protocol import Retell, Retold, Scored, ScoreTokens, TokenScore
+from workers.settings import at_least, setting
 from workers.supervision.server_process import HOST, ServerSpec
 
 TOP_TOKENS = 10  # told of a place; the server takes no more than eleven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.MlxLmServerConfig."""
+class Settings(LaunchSettings):
+    """Of `mlx_lm.server`."""
 
-    attach: str | None = None
-    log_file: str | None = None
-    server_python: str | None = None
-    prefix_cache: bool = True
-    prefill_step_size: int = 2048
-    kv_bits: int | None = None
-    kv_group_size: int = 64
-    quantized_kv_start: int = 5000
-    ready_s: float = 900.0
-    first_token_s: float = 600.0
-    idle_s: float = 60.0
+    server_python: str | None = setting(None, "Interpreter of the server's environment. null: the worker's.")
+    prefix_cache: bool = setting(
+        True, "Keep the prompt cache of one conversation.", word="--prompt-cache-size: 1 if true, else 0"
+    )
+    prefill_step_size: int = setting(
+        2048, "Most tokens of the prompt in one prefill pass.", limit=at_least(1), word="--prefill-step-size"
+    )
+    kv_bits: int | None = setting(
+        None, "Quantise the cache to so many bits. null: it stays as it is.", limit=KV_BITS, word="--kv-bits"
+    )
+    kv_group_size: int = setting(
+        64, "Values that share a scale in the quantised cache.", limit=at_least(1), word="--kv-group-size"
+    )
+    quantized_kv_start: int = setting(
+        5000,
+        "Length of the conversation from which the cache is quantised.",
+        limit=at_least(0),
+        unit="tokens",
+        word="--quantized-kv-start",
+    )
 
 
 class MlxLmServer(LaunchedEngine):
     """See the module."""
 
+    settings_kind = Settings
     preset_name = "mlx_lm_server"
     title = "mlx_lm.server"
     model = "default_model"  # the one it was started with

@@ -9,30 +9,32 @@ from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_lm_server import Settings as PlainSettings
 from workers.engines.server_launch import Widths, served_folder
 from workers.errors import EngineError, FaultKind
+from workers.settings import at_least, setting
 from workers.weights.drafts import MODEL, require_fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(PlainSettings):
-    """See conf.schema.MlxLmServerDraftConfig."""
+    """Of `mlx_lm.server` with a draft model."""
 
-    block_size: int = 4
+    block_size: int = setting(
+        4,
+        "Verify width: of a block, one token is the target's own.",
+        limit=at_least(2),
+        unit="tokens",
+        word="--num-draft-tokens + 1",
+    )
 
 
 class MlxLmServerDraft(MlxLmServer):
     """See the module."""
 
+    settings_kind = Settings
+    takes_draft = True
     mechanism = "draft_model"
 
     def _settings(self) -> Settings:
-        own = parse_settings(Settings, self.settings, engine="mlx_lm_server_draft")
-        if own.block_size < 2:
-            raise EngineError(
-                FaultKind.unsupported_setting,
-                f"engine mlx_lm_server_draft: block_size {own.block_size} drafts nothing",
-                remedy="give at least 2, or use engine=mlx_lm_server",
-            )
-        return own
+        return parse_settings(Settings, self.settings, engine="mlx_lm_server_draft")
 
     def _draft_options(self, folder: Path) -> Sequence[str]:
         if self.draft is None:

@@ -27,6 +27,7 @@ from workers.engines.speculative import (
 from workers.environment import installed
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
+from workers.settings import EngineSettings, setting, within
 from workers.stopwatch import Tick
 from workers.weights.checkpoints import resolve
 from workers.weights.sources import obtain_folder
@@ -35,23 +36,29 @@ COPY_SWITCH = "MTPLX_CONTEXT_COPY"  # mtplx copies from the context where it can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.MtpConfig."""
+class Settings(EngineSettings):
+    """Of mtplx."""
 
-    depth: int = 1
-    copy_drafts: bool = False
+    depth: int = setting(
+        1,
+        "Tokens proposed per step: one fewer than the verify width.",
+        limit=within(1, 16),
+        unit="tokens",
+        word="speculative_depth",
+    )
+    copy_drafts: bool = setting(False, "Let the package copy from the context instead of drafting; counted apart.")
 
 
 class Mtp(SpeculativeEngine):
     """See the module."""
 
+    settings_kind = Settings
     NAME = "mtp"
 
     def _check_settings(self) -> None:
         own = parse_settings(Settings, self.settings, engine=self.NAME)
         require_setting(
             {
-                f"depth {own.depth} proposes nothing; 1 or more": own.depth < 1,
                 f"mtplx has no min_p, and sampling {self._sampling.name} sets it": self._sampling.min_p > 0,
             },
             engine=self.NAME,

@@ -10,46 +10,61 @@ import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
-from workers.engines.server_launch import LaunchedEngine, Widths, installed_versions, served_folder
+from workers.engines.server_launch import LaunchedEngine, LaunchSettings, Widths, installed_versions, served_folder
 from workers.engines.server_request import key_from
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
 from workers.http.client import Client
 from workers.http.watchdog import Timeouts
+from workers.settings import at_least, one_of, setting
 from workers.supervision.server_process import ServerSpec
 
 _DISTRIBUTIONS = ("omlx", "flyto-mlx")
-_BURST_MODES = ("off", "light", "balanced", "aggressive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.OmlxConfig."""
+class Settings(LaunchSettings):
+    """Of oMLX."""
 
-    attach: str | None = None
-    model: str | None = None
-    api_key_env: str | None = None
-    log_file: str | None = None
-    command: str = "omlx"
-    prefix_cache: bool = True
-    prefix_cache_bytes: int = 8 * 2**30
-    chunked_prefill: bool = False
-    burst_decode: str = "off"
-    max_context: int | None = None
-    ready_s: float = 900.0
-    first_token_s: float = 600.0
-    idle_s: float = 60.0
+    model: str | None = setting(None, "With attach: the model's name at the server.")
+    api_key_env: str | None = setting(
+        None, "With attach: the environment variable that holds the server's key; never the key."
+    )
+    command: str = setting("omlx", "The program that starts the server, with its first arguments.")
+    prefix_cache: bool = setting(True, "Keep the processed prefix of one conversation.", word="cache.enabled")
+    prefix_cache_bytes: int = setting(
+        8 * 2**30, "Most memory for that prefix.", limit=at_least(0), word="cache.hot_cache_max_size"
+    )
+    chunked_prefill: bool = setting(False, "Prefill in chunks.", word="scheduler.chunked_prefill")
+    burst_decode: str = setting(
+        "off",
+        "Hand tokens over in bursts; tokens then have no times of their own.",
+        limit=one_of("off", "light", "balanced", "aggressive"),
+        word="server.burst_decode_mode",
+    )
+    max_context: int | None = setting(
+        None,
+        "Longest conversation. null: the server's own default.",
+        limit=at_least(1),
+        unit="tokens",
+        word="max_context_window",
+    )
+
+    def conflicts(self) -> Iterator[tuple[str, str]]:
+        if self.attach is not None and self.model is None:
+            yield "model", "is missing: attach needs the model's name at the server"
 
 
 class Omlx(LaunchedEngine):
     """See the module."""
 
+    settings_kind = Settings
     preset_name = "omlx"
     title = "oMLX"
     _key: str | None = None
@@ -69,16 +84,6 @@ class Omlx(LaunchedEngine):
                 FaultKind.unsupported_setting,
                 f"sampling {self._sampling.name}: oMLX cannot ignore the end of the text",
                 remedy="set sampling.ignore_eos=false",
-            )
-        if own.burst_decode not in _BURST_MODES:
-            raise EngineError(
-                FaultKind.unsupported_setting,
-                f"engine omlx: burst_decode {own.burst_decode!r}",
-                remedy=f"one of {', '.join(_BURST_MODES)}",
-            )
-        if own.attach is not None and own.model is None:
-            raise EngineError(
-                FaultKind.unsupported_setting, "engine omlx: attach needs engine.model, the server's name"
             )
         self.model = own.model or re.sub(r"[^A-Za-z0-9._-]", "_", str(self.checkpoint["name"]))
         self._key = key_from(own.api_key_env) if own.attach is not None else secrets.token_hex(16)

@@ -5,38 +5,62 @@ from pathlib import Path
 from typing import Any
 
 from workers.engines.base import parse_settings
+from workers.engines.dflash_server import DRAFT_BITS, VERIFY_MODE
 from workers.engines.omlx import Omlx
 from workers.engines.omlx import Settings as PlainSettings
 from workers.engines.server_launch import Widths
 from workers.errors import EngineError, FaultKind
+from workers.settings import at_least, setting
 from workers.weights.drafts import BLOCK, require_fit_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(PlainSettings):
-    """See conf.schema.OmlxDflashConfig."""
+    """Of oMLX with DFlash."""
 
-    block_size: int = 8
-    verify_mode: str = "dflash"
-    draft_bits: int | None = None
-    draft_group_size: int = 64
-    dflash_max_context: int | None = None
+    block_size: int = setting(
+        8,
+        "Verify width: of a block, one token is the target's own.",
+        limit=at_least(2),
+        unit="tokens",
+        word="dflash_block_size",
+    )
+    verify_mode: str = setting(
+        "dflash",
+        "How a block is verified; adaptive shrinks blocks within a run.",
+        limit=VERIFY_MODE,
+        word="dflash_verify_mode",
+    )
+    draft_bits: int | None = setting(
+        None,
+        "Quantise the draft as it loads. null: it stays as it is.",
+        limit=DRAFT_BITS,
+        word="dflash_draft_quant_weight_bits",
+    )
+    draft_group_size: int = setting(
+        64,
+        "Weights that share a scale in the quantised draft.",
+        limit=at_least(1),
+        word="dflash_draft_quant_group_size",
+    )
+    dflash_max_context: int | None = setting(
+        None,
+        "Longest prompt with drafting; longer ones run plainly. null: the server's own default.",
+        limit=at_least(1),
+        unit="tokens",
+        word="dflash_max_ctx",
+    )
 
 
 class OmlxDflash(Omlx):
     """See the module."""
 
+    settings_kind = Settings
+    takes_draft = True
     mechanism = "dflash"
 
     def _settings(self) -> Settings:
-        own = parse_settings(Settings, self.settings, engine="omlx_dflash")
-        if own.block_size < 2:
-            raise EngineError(
-                FaultKind.unsupported_setting,
-                f"engine omlx_dflash: block_size {own.block_size} drafts nothing",
-                remedy="give at least 2, or use engine=omlx",
-            )
-        return own
+        return parse_settings(Settings, self.settings, engine="omlx_dflash")
 
     def _model_settings(self, folder: Path) -> dict[str, Any]:
         own = self._settings()

@@ -8,26 +8,30 @@ from workers.engines.base import parse_settings
 from workers.engines.omlx import Omlx
 from workers.engines.omlx import Settings as PlainSettings
 from workers.engines.server_launch import Widths
-from workers.errors import EngineError, FaultKind
+from workers.settings import at_least, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(PlainSettings):
-    """See conf.schema.OmlxMtpConfig."""
+    """Of oMLX with multi-token prediction."""
 
-    depth: int = 1
+    depth: int = setting(
+        1,
+        "Tokens proposed per step: one fewer than the verify width.",
+        limit=at_least(1),
+        unit="tokens",
+        word="mtp_num_draft_tokens",
+    )
 
 
 class OmlxMtp(Omlx):
     """See the module."""
 
+    settings_kind = Settings
     mechanism = "mtp"
 
     def _settings(self) -> Settings:
-        own = parse_settings(Settings, self.settings, engine="omlx_mtp")
-        if own.depth < 1:
-            raise EngineError(FaultKind.unsupported_setting, f"engine omlx_mtp: depth {own.depth}: give at least 1")
-        return own
+        return parse_settings(Settings, self.settings, engine="omlx_mtp")
 
     def _model_settings(self, folder: Path) -> dict[str, Any]:
         depth = self._settings().depth

@@ -6,44 +6,54 @@ that prints the log; JSON of the answer; metrics read before and after each requ
 
 import secrets
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from workers.catalogue.signs import CatalogueError, Preset, read
 from workers.engines.base import LoadInfo, TurnRequest, parse_settings
-from workers.engines.server import ServerEngine
+from workers.engines.server import RequestSettings, ServerEngine
 from workers.engines.server_request import key_from
 from workers.engines.server_signs import load_preset
 from workers.errors import EngineError, FaultKind
 from workers.http.client import Client
 from workers.http.watchdog import Timeouts
+from workers.settings import at_least, setting
 from workers.supervision.server_process import ServerLog, ServerProcess, ServerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.OpenaiHttpConfig."""
+class Settings(RequestSettings):
+    """Of a server that runs already."""
 
-    url: str = "http://127.0.0.1:8080"
-    model: str | None = None
-    api_key_env: str | None = None
-    mechanism: str | None = None
-    block_size: int | None = None
-    preset: str = "none"
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    log_file: str | None = None
-    log_command: str | None = None
-    tokenizer: str | None = None
-    body: Mapping[str, Any] = field(default_factory=dict)
-    first_token_s: float = 600.0
-    idle_s: float = 60.0
+    url: str = setting("http://127.0.0.1:8080", "The server's address.")
+    model: str | None = setting(None, "The model's name at the server. null: the only one that it serves.")
+    api_key_env: str | None = setting(None, "The environment variable that holds the server's key; never the key.")
+    mechanism: str | None = setting(
+        None, "What the server was started with: dflash, mtp, draft_model, ... null: plain decoding."
+    )
+    block_size: int | None = setting(
+        None, "The verify width that the server was started with. null: unknown.", limit=at_least(1), unit="tokens"
+    )
+    preset: str = setting("none", "An entry of the evidence catalogue: docs/evidence.md.")
+    evidence: dict[str, Any] = setting({}, "Signs of your own, in the catalogue's form.")
+    log_file: str | None = setting(None, "The server's log, where its signs are read.")
+    log_command: str | None = setting(None, "A command that prints the server's log, such as `lms log stream`.")
+    tokenizer: str | None = setting(None, "The model's folder, to count tokens where the server states no usage.")
+    body: dict[str, Any] = setting({}, "Further keys of each request.")
+
+    def conflicts(self) -> Iterator[tuple[str, str]]:
+        if self.log_file is not None and self.log_command is not None:
+            yield "log_file", "excludes log_command: set one of them to null"
+        if self.evidence and self.preset != "none":
+            yield "evidence", "excludes preset: leave one of them out"
 
 
 class OpenaiHttp(ServerEngine):
     """See the module."""
 
+    settings_kind = Settings
     knows_plain = False
     _printer: ServerProcess | None = None
     _conversation = "load"
@@ -100,10 +110,6 @@ class OpenaiHttp(ServerEngine):
 
     def _open_log(self, own: Settings) -> tuple[ServerLog | None, int]:
         """The log, and where it ends now."""
-        if own.log_file is not None and own.log_command is not None:
-            raise EngineError(
-                FaultKind.unsupported_setting, "engine.log_file and engine.log_command exclude each other"
-            )
         if own.log_command is not None:
             spec = ServerSpec(title=f"log command {own.log_command}", command=shlex.split(own.log_command), port=0)
             self._printer = ServerProcess(spec)
@@ -132,8 +138,6 @@ class OpenaiHttp(ServerEngine):
 def _preset(own: Settings) -> Preset:
     if not own.evidence:
         return load_preset(own.preset)
-    if own.preset != "none":
-        raise EngineError(FaultKind.unsupported_setting, "engine.preset and engine.evidence exclude each other")
     try:
         return read("engine.evidence", own.evidence)
     except CatalogueError as error:

@@ -4,7 +4,7 @@ mlx-dspark's `lookup_generate` does it. A step that finds no match decodes one t
 loop looked, on this very turn; useful, that something it found was accepted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from workers.engines.speculative import (
 )
 from workers.environment import installed
 from workers.protocol import Evidence
+from workers.settings import EngineSettings, at_least, setting
 from workers.stopwatch import Tick
 
 PREFILL_STEP = 2048  # of a probe
@@ -29,19 +30,38 @@ SOURCES = ("lookup", "plain")  # of a step, in mlx-dspark's words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.PromptLookupConfig."""
+class Settings(EngineSettings):
+    """Of mlx-dspark's prompt lookup."""
 
-    block_size: int = 7
-    long_block_size: int | None = 33
-    ngram_min: int = 3
-    ngram_max: int = 4
-    prefix_cache: bool = True
+    block_size: int = setting(
+        7,
+        "Verify width of a match: of a block, one token is the target's own.",
+        limit=at_least(2),
+        unit="tokens",
+        word="max_draft_tokens + 1",
+    )
+    long_block_size: int | None = setting(
+        33,
+        "Verify width where the match reaches far back, as in copied text. null: block_size there too.",
+        limit=at_least(2),
+        unit="tokens",
+        word="long_draft_tokens + 1",
+    )
+    ngram_min: int = setting(3, "Fewest tokens that must match.", limit=at_least(1), unit="tokens")
+    ngram_max: int = setting(4, "Most tokens that are matched.", limit=at_least(1), unit="tokens")
+    prefix_cache: bool = setting(True, "Reuse the processed prefix between the turns of one conversation.")
+
+    def conflicts(self) -> Iterator[tuple[str, str]]:
+        if self.long_block_size is not None and self.long_block_size < self.block_size:
+            yield "long_block_size", f"is {self.long_block_size}: give at least block_size, {self.block_size}, or null"
+        if self.ngram_max < self.ngram_min:
+            yield "ngram_max", f"is {self.ngram_max}: give at least ngram_min, {self.ngram_min}"
 
 
 class PromptLookup(SpeculativeEngine):
     """See the module."""
 
+    settings_kind = Settings
     NAME = "prompt_lookup"
     NO_DRAFTING_PASS = "looking up takes no pass of a model"
 
@@ -50,9 +70,6 @@ class PromptLookup(SpeculativeEngine):
         longest = own.block_size if own.long_block_size is None else own.long_block_size
         require_setting(
             {
-                f"block_size {own.block_size} proposes nothing; 2 or more": own.block_size < 2,
-                f"long_block_size {longest} is below block_size {own.block_size}": longest < own.block_size,
-                f"ngram_min {own.ngram_min}, ngram_max {own.ngram_max}": not 1 <= own.ngram_min <= own.ngram_max,
                 f"mlx-dspark has no min_p, and sampling {self._sampling.name} sets it": self._sampling.min_p > 0,
             },
             engine=self.NAME,

@@ -26,6 +26,7 @@ from workers.http.client import Client, StatusError, TooLate
 from workers.http.reply import Reply
 from workers.http.tokens import APPORTIONED, apportion
 from workers.protocol import PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses
+from workers.settings import EngineSettings, above, setting
 from workers.supervision import served_versions
 from workers.supervision.server_process import ServerLog
 
@@ -46,6 +47,16 @@ class ServerTurn:
     before: dict[str, Any]  # the preset's addresses
     surroundings: Surroundings
     reply: Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSettings(EngineSettings):
+    """What every engine over HTTP is told of its requests."""
+
+    first_token_s: float = setting(
+        600.0, "How long a request may wait for its first token; keep-alive does not extend it.", limit=above(0)
+    )
+    idle_s: float = setting(60.0, "How long an answer may pause between two tokens.", limit=above(0))
 
 
 class ServerEngine(Engine):

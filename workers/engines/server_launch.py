@@ -18,19 +18,20 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 
 from workers.catalogue.evidence import explain
 from workers.engines.base import LoadInfo
-from workers.engines.server import ServerEngine
+from workers.engines.server import RequestSettings, ServerEngine
 from workers.engines.server_signs import load_preset
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
 from workers.http.client import Client, StatusError
 from workers.http.watchdog import Timeouts
 from workers.protocol import Served
+from workers.settings import above, setting
 from workers.supervision import served_versions
 from workers.supervision.server_process import HOST, ServerLog, ServerProcess, ServerSpec, free_port
 from workers.supervision.tracebacks import last_fault
@@ -44,19 +45,13 @@ _VERSIONS_TIMEOUT_S = 60.0
 _NOT_READY = (502, 503)
 
 
-class LaunchSettings(Protocol):
-    """What the settings of every engine of this kind hold."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSettings(RequestSettings):
+    """What every engine of this kind is told of its server."""
 
-    @property
-    def attach(self) -> str | None: ...  # the address of a server that runs; None: launch one
-    @property
-    def log_file(self) -> str | None: ...  # of the server that runs
-    @property
-    def ready_s(self) -> float: ...  # how long it may take until the first completion
-    @property
-    def first_token_s(self) -> float: ...
-    @property
-    def idle_s(self) -> float: ...
+    attach: str | None = setting(None, "Address of a server that runs already. null: launch one.")
+    log_file: str | None = setting(None, "With attach: the server's log, where its signs are read.")
+    ready_s: float = setting(900.0, "How long the server may take until its first completion.", limit=above(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

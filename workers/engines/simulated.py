@@ -36,8 +36,9 @@ from typing import Any, NoReturn
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
 from workers.environment import installed
 from workers.errors import EngineError, FaultKind
-from workers.machine import drift
+from workers.machine.drift import PROFILES, factor
 from workers.protocol import MAX_LINE_BYTES, Evidence
+from workers.settings import EngineSettings, above, at_least, one_of, setting, within
 from workers.stopwatch import Clock
 
 LOAD_S = 1.0  # of the fake clock
@@ -68,24 +69,28 @@ _TOKEN_OF = {word: token for token, word in enumerate(_VOCABULARY)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.SimulatedConfig."""
+class Settings(EngineSettings):
+    """Of the fake clock."""
 
-    effect: float = 1.0
-    decode_tps: float = 100.0
-    prefill_tps: float = 1000.0
-    noise: float = 0.01
-    drift: str = "none"
-    drift_size: float = -0.34
-    drift_seed: int = 0
-    block_size: int = 4
-    acceptance: float | None = None
-    fallback: bool = False
-    silent: bool = False
-    prefix_cache: bool = True
-    stop_after: int | None = None
-    fault: str | None = None
-    fault_at: int = 0
+    effect: float = setting(1.0, "True speed relative to the others.", limit=above(0))
+    decode_tps: float = setting(100.0, "Decode rate before effect, drift and noise.", limit=above(0))
+    prefill_tps: float = setting(1000.0, "Prefill rate before effect, drift and noise.", limit=above(0))
+    noise: float = setting(0.01, "Standard deviation of the log rate.", limit=at_least(0))
+    drift: str = setting("none", "How the machine's speed changes over the run.", limit=one_of(*PROFILES))
+    drift_size: float = setting(-0.34, "Change of speed, as a share, that the drift reaches.", limit=above(-1))
+    drift_seed: int = setting(0, "Seed of drifts that are drawn.")
+    block_size: int = setting(4, "Verify width, with acceptance.", limit=at_least(1), unit="tokens")
+    acceptance: float | None = setting(
+        None, "Share of proposed tokens that are accepted. null: plain decoding.", limit=within(0, 1)
+    )
+    fallback: bool = setting(False, "Request speculation, run plain decoding, and say nothing.")
+    silent: bool = setting(False, "Give no sign whether it speculated.")
+    prefix_cache: bool = setting(True, "Reuse the processed prefix between the turns of one conversation.")
+    stop_after: int | None = setting(None, "Length of each answer. null: max_tokens.", limit=at_least(1), unit="tokens")
+    fault: str | None = setting(
+        None, "A worker's fault to play: see workers.engines.simulated. null: none.", limit=one_of(*FAULTS)
+    )
+    fault_at: int = setting(0, "The generation at which the fault happens, counted from 0.", limit=at_least(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +109,9 @@ class _Turn:
 class Simulated(Engine):
     """See the module."""
 
+    settings_kind = Settings
+    takes_draft = True
+
     def __init__(
         self,
         *,
@@ -113,7 +121,7 @@ class Simulated(Engine):
         sampling: Mapping[str, Any],
     ) -> None:
         super().__init__(settings=settings, checkpoint=checkpoint, draft=draft, sampling=sampling)
-        self._own = _checked(parse_settings(Settings, settings, engine="simulated"))
+        self._own = parse_settings(Settings, settings, engine="simulated")
         self._now_ns = 0.0
         self._turns_begun = 0
         self._cached: tuple[int, ...] = ()  # the conversation's token ids so far
@@ -211,7 +219,7 @@ class Simulated(Engine):
 
     def _rate(self, request: TurnRequest) -> float:
         fraction = request.sequence / max(1, request.sequence_total - 1)
-        machine = drift.factor(self._own.drift, fraction, size=self._own.drift_size, seed=self._own.drift_seed)
+        machine = factor(self._own.drift, fraction, size=self._own.drift_size, seed=self._own.drift_seed)
         noise = random.Random(f"noise/{request.seed}/{request.sequence}/{request.turn}").gauss(0.0, self._own.noise)
         return self._own.effect * machine * math.exp(noise)
 
@@ -262,23 +270,6 @@ class Simulated(Engine):
         due = self._own.fault if self._turns_begun == self._own.fault_at else None
         self._turns_begun += 1
         return due
-
-
-def _checked(own: Settings) -> Settings:
-    problems = {
-        f"drift {own.drift!r}: choose one of {', '.join(drift.PROFILES)}": own.drift not in drift.PROFILES,
-        f"fault {own.fault!r}: choose one of {', '.join(FAULTS)}": own.fault is not None and own.fault not in FAULTS,
-        f"acceptance {own.acceptance}: from 0 to 1": not 0 <= (own.acceptance or 0) <= 1,
-        f"block_size {own.block_size}: 1 or more": own.block_size < 1,
-        f"stop_after {own.stop_after}: 1 or more": own.stop_after is not None and own.stop_after < 1,
-        f"rates must be positive, not {own.effect}, {own.decode_tps}, {own.prefill_tps}": not (
-            min(own.effect, own.decode_tps, own.prefill_tps) > 0
-        ),
-    }
-    for problem, found in problems.items():
-        if found:
-            raise EngineError(FaultKind.unsupported_setting, f"engine simulated: {problem}")
-    return own
 
 
 def _prompt_ids(messages: Sequence[Mapping[str, str]]) -> Iterator[int]:

@@ -17,15 +17,18 @@ from workers.engines.mlx_common import MlxEngine, MlxTurn, wired
 from workers.engines.speculative import text_of
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
+from workers.settings import EngineSettings, at_least, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """See conf.schema.VerifyCostConfig."""
+class Settings(EngineSettings):
+    """Of plain decoding in wide passes."""
 
-    block_size: int = 4
-    prefill_step_size: int = 2048
-    prefix_cache: bool = True
+    block_size: int = setting(
+        4, "Tokens per pass: the true one, and fillers that are never accepted.", limit=at_least(1), unit="tokens"
+    )
+    prefill_step_size: int = setting(2048, "Most tokens of the prompt in one prefill pass.", limit=at_least(1))
+    prefix_cache: bool = setting(True, "Reuse the processed prefix between the turns of one conversation.")
 
 
 class WatchedWidths:
@@ -42,6 +45,8 @@ class WatchedWidths:
 
 class VerifyCost(MlxEngine):
     """See the module."""
+
+    settings_kind = Settings
 
     def load(self) -> LoadInfo:
         info = super().load()
@@ -61,14 +66,12 @@ class VerifyCost(MlxEngine):
 
     def _check_settings(self) -> None:
         own = parse_settings(Settings, self.settings, engine="verify_cost")
-        problems = {
-            f"block_size {own.block_size} holds no token; 1 or more": own.block_size < 1,
-            f"prefill_step_size {own.prefill_step_size} is not positive": own.prefill_step_size < 1,
-            "it decodes greedily only: set sampling.temperature=0": self.sampling.get("temperature", 0.0) > 0,
-        }
-        for problem, found in problems.items():
-            if found:
-                raise EngineError(FaultKind.unsupported_setting, f"engine verify_cost: {problem}")
+        if self.sampling.get("temperature", 0.0) > 0:
+            raise EngineError(
+                FaultKind.unsupported_setting,
+                "engine verify_cost: it decodes greedily only",
+                remedy="set sampling.temperature=0",
+            )
         self._own = own
 
     def _prepare_models(self) -> Sequence[Callable[[], list[Any]]]:

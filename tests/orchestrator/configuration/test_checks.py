@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
 from conf import schema
-from conf.store import ENGINE_SCHEMAS, GROUP_SCHEMAS
+from conf.store import GROUP_SCHEMAS
 from orchestrator.configuration.checks import all_problems, has_key, set_value
+from orchestrator.configuration.engines import engine_kinds
 from orchestrator.configuration.overrides import COMMAND_LINE, Setting
 from orchestrator.errors import InputError
 
@@ -26,7 +27,7 @@ def setting(key: str, value: Any) -> Setting:
 
 def config_of(key: str) -> type[Any]:
     group = key.partition(".")[0]
-    return schema.MlxLmConfig if group == "engine" else GROUP_SCHEMAS[group]
+    return engine_kinds()["mlx_lm"].schema if group == "engine" else GROUP_SCHEMAS[group]
 
 
 def set_and_get(key: str, value: Any) -> Any:
@@ -118,14 +119,14 @@ def test_what_does_not_fit_says_what_would(key: str, value: Any, parts: list[str
         (schema.SamplingConfig, {"min_p": 1.1}, "min_p", "from 0 to 1"),
         (schema.CheckpointConfig, {"source": "???"}, "source", "hub, local, gguf, imported, dummy"),
         (schema.CheckpointConfig, {"dtype": "int8"}, "dtype", "float32, bfloat16"),
-        (schema.MlxLmConfig, {"kv_bits": 7}, "kv_bits", "2, 3, 4"),
-        (schema.MlxLmConfig, {"kv_bits": 4, "max_kv_size": 512}, "kv_bits", "excludes max_kv_size"),
-        (schema.MlxLmDraftConfig, {"block_size": 1}, "block_size", "at least 2"),
-        (schema.SimulatedConfig, {"block_size": 0}, "block_size", "at least 1"),
-        (schema.SimulatedConfig, {"drift": "weird"}, "drift", "saturating"),
-        (schema.SimulatedConfig, {"fault": "tired"}, "fault", "segfault"),
-        (schema.SimulatedConfig, {"acceptance": 1.5}, "acceptance", "from 0 to 1"),
-        (schema.SimulatedConfig, {"effect": 0.0}, "effect", "more than 0"),
+        (engine_kinds()["mlx_lm"].schema, {"kv_bits": 7}, "kv_bits", "2, 3, 4"),
+        (engine_kinds()["mlx_lm"].schema, {"kv_bits": 4, "max_kv_size": 512}, "kv_bits", "excludes max_kv_size"),
+        (engine_kinds()["mlx_lm_draft"].schema, {"block_size": 1}, "block_size", "at least 2"),
+        (engine_kinds()["simulated"].schema, {"block_size": 0}, "block_size", "at least 1"),
+        (engine_kinds()["simulated"].schema, {"drift": "weird"}, "drift", "saturating"),
+        (engine_kinds()["simulated"].schema, {"fault": "tired"}, "fault", "segfault"),
+        (engine_kinds()["simulated"].schema, {"acceptance": 1.5}, "acceptance", "from 0 to 1"),
+        (engine_kinds()["simulated"].schema, {"effect": 0.0}, "effect", "more than 0"),
     ],
 )
 def test_values_out_of_their_limits_are_named(config: type[Any], values: dict[str, Any], key: str, part: str) -> None:
@@ -134,7 +135,7 @@ def test_values_out_of_their_limits_are_named(config: type[Any], values: dict[st
     assert part in problem
 
 
-@pytest.mark.parametrize("config", [*GROUP_SCHEMAS.values(), *ENGINE_SCHEMAS.values()])
+@pytest.mark.parametrize("config", [*GROUP_SCHEMAS.values(), *(kind.schema for kind in engine_kinds().values())])
 def test_the_schemas_own_defaults_are_within_their_limits(config: type[Any]) -> None:
     values = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
     assert isinstance(values, dict)

@@ -268,8 +268,8 @@ def test_a_setting_that_no_chosen_engine_has_lists_what_each_has() -> None:
 @pytest.mark.parametrize(
     ("override", "hint"),
     [
-        ("engine.copy_drafts=true", "engine.copy_drafts; dflash_server, dflash, mtp have it: name one in engine="),
-        ("engine.copy_draft=true", "did you mean copy_drafts? dflash_server, dflash, mtp have it: name one in engine="),
+        ("engine.copy_drafts=true", "engine.copy_drafts; dflash, dflash_server, mtp have it: name one in engine="),
+        ("engine.copy_draft=true", "did you mean copy_drafts? dflash, dflash_server, mtp have it: name one in engine="),
         ("engine.evidence.kind=x", "engine.evidence.kind; openai_http has it: name one in engine="),
         ("engine.blok_size=2", "did you mean block_size? mlx_lm_draft, "),
     ],

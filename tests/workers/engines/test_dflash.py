@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.workers import tiny_drafts
 from tests.workers.engine_contract import EngineCase, EngineContract, converse, engine_case
 from workers.engines.dflash import Dflash
-from workers.engines.dflash_backends import BACKENDS, Wanted
+from workers.engines.dflash_backends import Wanted
 from workers.engines.dflash_backends.zlab import Proposals, Zlab
 from workers.engines.mlx_common import Sampling
 from workers.engines.mlx_lm import MlxLm
@@ -301,13 +301,6 @@ def test_what_it_cannot_do_is_refused(
     with pytest.raises(EngineError, match=words) as refused:
         dflash(target, drafts["random1"], settings, **sampling).load()
     assert refused.value.kind is FaultKind.unsupported_setting
-
-
-def test_the_backends_are_those_of_the_configuration() -> None:
-    from conf import limits, schema
-
-    rule = limits.RULES[schema.DflashConfig]["backend"]
-    assert all(rule(name) is None for name in BACKENDS)
 
 
 # z-lab's package does not say whose a last token is that max_tokens cut or that ends the text.

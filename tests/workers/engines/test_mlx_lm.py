@@ -11,12 +11,11 @@ import pytest
 from mlx_lm import load, stream_generate
 from mlx_lm.generate import generation_stream
 
-from conf.schema import EngineConfig, MlxLmConfig
 from tests.workers import tiny
 from tests.workers.engine_contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines.base import TurnRequest
 from workers.engines.mlx_cache import ConversationCache
-from workers.engines.mlx_lm import MlxLm, Settings
+from workers.engines.mlx_lm import MlxLm
 from workers.errors import EngineError, FaultKind
 from workers.weights import dummies
 
@@ -78,11 +77,6 @@ def case(request: pytest.FixtureRequest, target: dict[str, Any]) -> Iterator[Eng
 
 class TestContract(EngineContract):
     """Each case keeps the contract."""
-
-
-def test_settings_are_those_of_the_configuration() -> None:
-    configured = set(MlxLmConfig.__dataclass_fields__) - set(EngineConfig.__dataclass_fields__)
-    assert set(Settings.__dataclass_fields__) == configured
 
 
 # What is generated, and how it is counted.

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conf.schema import EngineConfig, MlxLmDraftConfig
 from orchestrator.plan import Deadlines
 from tests.workers import tiny
 from tests.workers.engine_contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines import mlx_lm_draft
 from workers.engines.base import TurnRequest
 from workers.engines.mlx_lm import MlxLm
-from workers.engines.mlx_lm_draft import CountedDraft, MlxLmDraft, Settings, evidence_of, rounds_from_flags
+from workers.engines.mlx_lm_draft import CountedDraft, MlxLmDraft, evidence_of, rounds_from_flags
 from workers.errors import EngineError, FaultKind, WorkerFault
 from workers.protocol import Generate, Load
 from workers.supervision.worker_process import WorkerProcess, WorkerSpec
@@ -103,11 +102,6 @@ def case(request: pytest.FixtureRequest, target: dict[str, Any]) -> Iterator[Eng
 
 class TestContract(EngineContract):
     """Each case keeps the contract."""
-
-
-def test_settings_are_those_of_the_configuration() -> None:
-    configured = set(MlxLmDraftConfig.__dataclass_fields__) - set(EngineConfig.__dataclass_fields__) - {"draft"}
-    assert set(Settings.__dataclass_fields__) == configured
 
 
 @pytest.mark.parametrize("block_size", [2, 4, 9])

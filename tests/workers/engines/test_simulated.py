@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from conf.schema import EngineConfig, SimulatedConfig
 from tests.workers.engine_contract import EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines.base import TurnRequest
-from workers.engines.simulated import FAULTS, Settings, Simulated
+from workers.engines.simulated import FAULTS, Simulated
 from workers.errors import EngineError, FaultKind
 from workers.machine import drift
 
@@ -161,10 +160,3 @@ def test_an_impossible_setting_is_refused(settings: dict[str, Any], words: str) 
     with pytest.raises(EngineError, match=words) as refused:
         simulated(**settings)
     assert refused.value.kind is FaultKind.unsupported_setting
-
-
-def test_the_configuration_knows_the_same_settings() -> None:
-    of_every_engine = set(EngineConfig.__dataclass_fields__) | {"draft"}
-    assert set(SimulatedConfig.__dataclass_fields__) - of_every_engine == set(Settings.__dataclass_fields__)
-    for name, ours in Settings.__dataclass_fields__.items():
-        assert SimulatedConfig.__dataclass_fields__[name].default == ours.default, name
