@@ -278,14 +278,14 @@ def test_no_draft(target: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("settings", "sampling", "words"),
     [
-        ({"backend": "vllm"}, {}, "no backend is named vllm; choose one of mlx-dspark, dflash, dflash-mlx"),
-        ({"block_size": 1}, {}, "block_size 1 drafts nothing"),
+        ({"backend": "vllm"}, {}, "backend is vllm: choose one of mlx-dspark, dflash, dflash-mlx"),
+        ({"block_size": 1}, {}, "block_size is 1: give at least 2"),
         ({"block_size": 9}, {}, "block_size 9 is more than the 8 that the draft was trained with"),
         ({"verify_mode": "adaptive"}, {}, "mlx-dspark has fixed"),
-        ({"draft_bits": 5}, {}, "draft_bits 5"),
+        ({"draft_bits": 5}, {}, "draft_bits is 5"),
         ({"prefix_cache_bytes": 2**30}, {}, "mlx-dspark has no prefix cache with a budget in process"),
         ({"backend": "dflash", "prefix_cache_bytes": 1}, {}, "dflash has no prefix cache with a budget in process"),
-        ({"backend": "dflash-mlx", "prefix_cache_bytes": -1}, {}, "prefix_cache_bytes -1: give 0 or more"),
+        ({"backend": "dflash-mlx", "prefix_cache_bytes": -1}, {}, "prefix_cache_bytes is -1: give at least 0"),
         ({"backend": "dflash", "copy_drafts": True}, {}, "dflash has no copy_drafts"),
         ({"backend": "dflash-mlx"}, {"temperature": 0.5}, "dflash-mlx decodes greedily only"),
         ({}, {"min_p": 0.1}, "has no min_p"),
@@ -327,5 +327,5 @@ def test_the_proposal_tells_whose_the_last_token_is(proposed: list[int], data: s
     zlab._proposals = Proposals()  # noqa: SLF001 - what a load would set
     zlab._proposals.add(mx.array([proposed]), width=len(proposed))  # noqa: SLF001
     as_reported = VerifyStep(drafted=len(proposed), accepted=len(tail) - 1)
-    last = zlab._last_round(as_reported, [7, *tail])  # noqa: SLF001
+    last = zlab._last_step(as_reported, [7, *tail])  # noqa: SLF001
     assert last.accepted == accepted

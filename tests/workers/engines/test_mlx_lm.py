@@ -347,7 +347,7 @@ def test_a_slow_dtype_is_noted_and_can_be_cast(models: Path) -> None:
         ({"max_kv_size": 4}, "max_kv_size"),
         ({"max_kv_size": 64}, "makes its own cache"),
         ({"max_kv_size": 64, "kv_bits": 8}, "exclude"),
-        ({"kv_bits": 7}, "kv_bits=7"),
+        ({"kv_bits": 7}, "kv_bits is 7"),
         ({"kv_bits": 8, "kv_group_size": 64}, "kv_group_size=64"),  # the tiny model's heads have 32
     ],
 )

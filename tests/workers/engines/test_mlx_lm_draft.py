@@ -357,7 +357,7 @@ def test_no_draft(target: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"block_size": 1}, "engine=mlx_lm"),
+        ({"block_size": 1}, "give at least 2"),
         ({"prefill_step_size": 0}, "prefill_step_size"),
         ({"kv_bits": 4}, "kv_bits"),
     ],

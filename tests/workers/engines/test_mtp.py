@@ -110,7 +110,7 @@ def test_a_checkpoint_without_heads_never_runs_plainly(python: Path, folder: Pat
 
 @pytest.mark.parametrize(
     ("settings", "sampling", "words"),
-    [({"depth": 0}, {}, "depth 0 proposes nothing"), ({}, {"min_p": 0.1}, "has no min_p")],
+    [({"depth": 0}, {}, "depth is 0: give"), ({}, {"min_p": 0.1}, "has no min_p")],
 )
 def test_what_it_cannot_do_is_refused(
     random: dict[str, Any], settings: dict[str, Any], sampling: dict[str, Any], words: str

@@ -261,7 +261,7 @@ def test_wrong_settings_are_refused_in_one_line(make: Any) -> None:
         with pytest.raises(EngineError) as refused:
             make(kind, "good", **settings).load()
         assert refused.value.kind is FaultKind.unsupported_setting
-    with pytest.raises(EngineError, match=r"attach needs engine\.model"):
+    with pytest.raises(EngineError, match=r"model is missing: attach needs"):
         make(Omlx, "good", attach="http://127.0.0.1:1").load()
 
 

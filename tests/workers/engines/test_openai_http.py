@@ -286,9 +286,9 @@ def test_without_a_chat_template_the_text_goes_as_it_is(url: str, script: Script
     [
         ({"preset": "llamacpp"}, "no evidence preset is named 'llamacpp'"),
         ({"evidence": {"sign": [{"id": "a"}]}}, "missing"),
-        ({"evidence": {"title": "x"}, "preset": "vllm"}, "exclude each other"),
+        ({"evidence": {"title": "x"}, "preset": "vllm"}, "excludes"),
         ({"log_file": "/no/such/file"}, "is no file"),
-        ({"log_file": "/dev/null", "log_command": "true"}, "exclude each other"),
+        ({"log_file": "/dev/null", "log_command": "true"}, "excludes"),
         ({"tokenizer": "/no/such/folder"}, "is no folder"),
         ({"url": "localhost"}, "is no address"),
         ({"modell": "x"}, "does not know modell"),

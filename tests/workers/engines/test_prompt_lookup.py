@@ -132,9 +132,9 @@ def test_it_stops_where_plain_decoding_stops(target: dict[str, Any], tmp_path: P
 @pytest.mark.parametrize(
     ("settings", "sampling", "words"),
     [
-        ({"block_size": 1}, {}, "block_size 1 proposes nothing"),
-        ({"block_size": 8, "long_block_size": 7}, {}, "long_block_size 7 is below block_size 8"),
-        ({"ngram_min": 5}, {}, "ngram_min 5, ngram_max 4"),
+        ({"block_size": 1}, {}, "block_size is 1: give at least 2"),
+        ({"block_size": 8, "long_block_size": 7}, {}, "long_block_size is 7: give at least block_size, 8"),
+        ({"ngram_min": 5}, {}, "ngram_max is 4: give at least ngram_min, 5"),
         ({}, {"min_p": 0.1}, "has no min_p"),
     ],
 )

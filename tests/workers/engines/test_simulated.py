@@ -150,10 +150,10 @@ def test_a_set_length_ends_the_answer_by_itself() -> None:
     [
         ({"drift": "sideways"}, "choose one of none, linear"),
         ({"fault": "earthquake"}, f"choose one of {', '.join(FAULTS)}"),
-        ({"acceptance": 1.5}, "acceptance 1.5"),
-        ({"block_size": 0}, "block_size 0"),
-        ({"stop_after": 0}, "stop_after 0"),
-        ({"effect": 0.0}, "positive"),
+        ({"acceptance": 1.5}, "acceptance is 1.5"),
+        ({"block_size": 0}, "block_size is 0"),
+        ({"stop_after": 0}, "stop_after is 0"),
+        ({"effect": 0.0}, "give more than 0"),
     ],
 )
 def test_an_impossible_setting_is_refused(settings: dict[str, Any], words: str) -> None:
