@@ -16,7 +16,8 @@ from db.session import open_database, read_only, transaction
     "name",
     "HF_TOKEN OPENAI_API_KEY AWS_SECRET_ACCESS_KEY AWS_ACCESS_KEY_ID PGPASSWORD_FILE DB_PASSWORD github_pat MY_AUTH"
     " SSH_KEY APIKEY SESSION_COOKIE OPENAI_KEY TOKEN2 MYTOKEN GITHUB_PAT_RO SENTRY_DSN SLACK_WEBHOOK_URL X-Api-Key"
-    " apiKey access_token PGPASSWORD_FILE".split(),
+    " apiKey access_token PGPASSWORD_FILE SMTP_PASS DB_PWD pass AZURE_SIG signature SIGNING_KEY_ID PASSPHRASE"
+    " CREDENTIALS_RO JWT FCM_WEBHOOKS ENCRYPTIONKEY".split(),
 )
 def test_keys_tokens_and_passwords_look_secret(name: str) -> None:
     assert looks_secret(name)
@@ -25,7 +26,7 @@ def test_keys_tokens_and_passwords_look_secret(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     "OMP_NUM_THREADS TOKENIZERS_PARALLELISM MAX_TOKENS LD_PRELOAD KEYBOARD MLX_KV_KEY_BITS PATH AUTHOR PWD OLDPWD"
-    " HTTPS_PROXY MONKEY COMPAT XAUTHORITY".split(),
+    " HTTPS_PROXY MONKEY COMPAT XAUTHORITY PASS_RATE KEY_BITS PWD_LOG COMPASS DESIGN TURKEY _ ID FILE 1".split(),
 )
 def test_settings_do_not(name: str) -> None:
     assert not looks_secret(name)

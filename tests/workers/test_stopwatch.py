@@ -91,3 +91,9 @@ def test_an_answer_that_fails_leaves_the_stamps_so_far() -> None:
     with pytest.raises(RuntimeError, match="lost the device"):
         stopwatch.time(failing)
     assert stopwatch.stamps_us() == [10, 30]
+
+
+def test_stamps_are_rounded_to_the_nearest_microsecond() -> None:
+    stopwatch = Stopwatch(Hands())
+    stopwatch.started_ns, stopwatch.stamps_ns = 1_000, [1_499, 1_500, 2_499, 2_500, 3_999]
+    assert stopwatch.stamps_us() == [0, 1, 1, 2, 3]

@@ -22,7 +22,7 @@ def completion_tokens(answer: Answer, recounted: int | None, flags: list[str]) -
     """
     stated = stated_count(answer.usage, "completion_tokens")
     if stated is not None:
-        if stated == 0 or not answer.pieces:
+        if stated == 0:
             raise EngineError(FaultKind.zero_tokens, f"the server answered with {stated} tokens by its usage")
         return stated
     if recounted is None:

@@ -450,3 +450,13 @@ def test_a_database_in_use_on_a_network_disk_is_not_read(share: Path, bench: Ben
     share.joinpath("other.db-wal").write_bytes(b"changes")
     with pytest.raises(TransferError, match="is open on a network disk; make a copy where it is in use"):
         merge(str(tmp_path / "ours.db"), other)
+
+
+@pytest.mark.parametrize("order", ["cba", "abc", "bca"])
+def test_attempts_of_several_sides_are_numbered_by_their_times(bench: Bench, order: str) -> None:
+    """Whichever comes first: an earlier attempt takes the number of a later one, which is given another."""
+    runs = {side: RunState(number=1, trials=[TrialState(round=3, owner=side)]) for side in order}
+    parts = [Description(side=side, runs=[run]) for side, run in runs.items()]
+    with closing(sqlite3.connect(bench.merged(parts))) as connection:
+        attempts = connection.execute("SELECT id, attempt FROM round ORDER BY id").fetchall()
+    assert attempts == [("run1-round3-a", 0), ("run1-round3-b", 1), ("run1-round3-c", 2)]

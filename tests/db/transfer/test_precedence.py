@@ -1,12 +1,14 @@
 """Which row of a run is the later one: a total order, whoever asks."""
 
 import datetime as dt
+from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.transfer.precedence import attempts, later_trial, more_advanced, run_key
+from db.transfer.precedence import TrialState, attempts, later_trial, more_advanced, run_key
 
 START = dt.datetime(2026, 3, 1, 22, 0, tzinfo=dt.UTC)
 
@@ -67,3 +69,42 @@ def test_an_exclusion_is_later_than_none() -> None:
 
 def test_attempts_are_numbered_by_their_times() -> None:
     assert attempts({"0195-b", "0195-a", "0196-a"}) == {"0195-a": 0, "0195-b": 1, "0196-a": 2}
+
+
+STATUSES = ["planned", "running", "interrupted", "cancelled", "failed", "done"]
+
+
+@pytest.mark.parametrize(("earlier", "later"), list(pairwise(STATUSES)))
+def test_at_one_time_the_status_further_along_is_the_later(earlier: str, later: str) -> None:
+    assert more_advanced(row(later), row(earlier))
+    assert not more_advanced(row(earlier), row(later))
+
+
+@pytest.mark.parametrize("sign", ["heartbeat_at", "finished_at", "created_at"])
+def test_any_sign_of_life_counts_before_the_status(sign: str) -> None:
+    assert more_advanced(row("planned", **{sign: at(2)}), row("failed", heartbeat_at=at(1)))
+    assert not more_advanced(row("planned", **{sign: at(1)}), row("failed", heartbeat_at=at(2)))
+
+
+def test_times_are_read_as_utc() -> None:
+    second = START.timestamp() + 3600
+    assert run_key(row("running", heartbeat_at=at(1)))[1] == second
+    assert run_key(row("running", runner_started_at=second + 1))[1] == second + 1
+
+
+def test_the_row_that_knows_more_counts_after_the_status_and_then_its_text() -> None:
+    assert more_advanced(row("failed"), row("cancelled", note="a", log_dir="/logs"))
+    assert more_advanced(row("failed", note="b"), row("failed", note="a"))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        (("done", None), ("invalid", None)),
+        (("excluded", "a"), ("excluded", "b")),
+        (("done", "a"), ("excluded", "a")),
+        (("invalid", None), ("excluded", "")),
+    ],
+)
+def test_the_later_state_of_a_trial_is_the_same_whoever_asks(earlier: TrialState, later: TrialState) -> None:
+    assert later_trial(earlier, later) == later_trial(later, earlier) == later

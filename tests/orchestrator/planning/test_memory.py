@@ -8,6 +8,7 @@ from orchestrator.plan import Arm
 from orchestrator.planning import residency
 from orchestrator.planning.memory import (
     ArmMemory,
+    Cache,
     ModelSize,
     arm_memory,
     kv_bytes_per_token,
@@ -137,3 +138,13 @@ def test_simulated_arms_hold_no_model() -> None:
 def test_a_checkpoint_that_is_not_here_has_no_size() -> None:
     assert model_size({"name": "x", "source": "local", "path": "/no/such/folder"}) == UNKNOWN
     assert (model_size(dummy().checkpoint).weights_bytes or 0) > 100_000
+
+
+def test_a_quantised_cache_is_the_models_and_never_its_drafts() -> None:
+    plain = arm_memory("a", model=MODEL, draft=DRAFT, context_tokens=1000)
+    model_only = arm_memory("a", model=MODEL, draft=None, context_tokens=1000, cache=Cache(bits=4, group_size=64))
+    both = arm_memory("a", model=MODEL, draft=DRAFT, context_tokens=1000, cache=Cache(bits=4, group_size=64))
+    assert model_only.kv_cache_bytes is not None
+    assert plain.kv_cache_bytes == 120_000_000
+    assert model_only.kv_cache_bytes < 50_000_000
+    assert both.kv_cache_bytes == model_only.kv_cache_bytes + 20_000_000

@@ -4,6 +4,7 @@ import datetime as dt
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine as Database
 from sqlalchemy import text
 
 from db import queue
@@ -90,6 +91,11 @@ def test_whether_a_problem_stands_in_the_way_is_the_designs_choice() -> None:
     assert stands_in_the_way(drop, {WHOLE_RUN: "too large"}) == "too large"
 
 
+def stored_verdicts(database: Database, run_id: str) -> int:
+    with transaction(database) as session:
+        return session.execute(text("SELECT count(*) FROM audit WHERE run_id = :id"), {"id": run_id}).scalar_one()
+
+
 class Clock:
     """Time that passes with each question."""
 
@@ -117,6 +123,8 @@ def test_at_the_time_the_round_is_finished_and_the_next_night_goes_on(tmp_path: 
     assert entry.run_status == "interrupted"
     assert 0 < entry.trials < 80
     assert entry.trials % 2 == 0  # whole rounds
+    assert night.ended[0].verdicts.startswith("SIMULATED. b against a:")
+    assert stored_verdicts(database, first) == 0  # half a run's are of the moment
     assert [each.entry.run_id for each in waiting_here(database, read_host())] == [first, second]
     tomorrow = night_of(database, Teller())
     tomorrow.drain()
@@ -126,6 +134,7 @@ def test_at_the_time_the_round_is_finished_and_the_next_night_goes_on(tmp_path: 
             text("SELECT count(*), count(DISTINCT sequence) FROM trial WHERE run_id = :id"), {"id": first}
         ).one()
     assert tuple(counted) == (80, 80)
+    assert stored_verdicts(database, first) > 0
 
 
 class Interrupts(Observer):

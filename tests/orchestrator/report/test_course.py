@@ -92,3 +92,15 @@ def test_without_a_control_there_is_nothing_relative() -> None:
 
 def test_why_there_is_no_thermal_level() -> None:
     assert course(FlatRun(effects=ARMS)).thermal_reason == "no sensor"
+
+
+def test_waiting_at_the_gate_is_no_pause() -> None:
+    """The machine cooled down for half an hour before the eleventh trial: that is told as a wait, and stays."""
+    frame = rows(FlatRun(effects=ARMS))
+    late = frame["sequence"] > 10
+    frame["started_at"] = frame["started_at"] + pd.to_timedelta(np.where(late, 1800, 0), unit="s")
+    frame["gate_wait_s"] = np.where(frame["sequence"] == frame["sequence"][late].min(), 1800.0, 0.0)
+    found = course_of(frame, control="plain", metric="end_to_end_tps")
+    assert found.pauses == ()
+    steps = len(found.spots) - 1  # half a minute each, and the half hour
+    assert found.spots[-1].at == pytest.approx(30 + steps / 2)

@@ -32,6 +32,10 @@ def test_numbers_have_the_digits_that_count() -> None:
         "0",
     ]
     assert [percent(each) for each in (0.081, 0.28, 0.0, 1.0)] == ["8.1\u00a0%", "28\u00a0%", "0\u00a0%", "100\u00a0%"]
+    assert [percent(each) for each in (0.0994, 0.0995, 0.0996, -0.0995, 0.0004)] == [
+        f"{words}\u00a0%" for words in ("9.9", "10", "10", "-10", "0.0")
+    ]
+    assert [change(each) for each in (0.0, 0.02, -0.02)] == ["+0\u00a0%", "+2.0\u00a0%", "\u22122.0\u00a0%"]
     assert change(-0.153) == "\u221215\u00a0%"
     assert [times(each) for each in (1.0821, 12.04)] == ["1.08\u00d7", "12.0\u00d7"]
     assert [seconds(each) for each in (0.0381, 1.234, 150.0, 9000.0)] == ["38.1 ms", "1.23 s", "2 min", "2 h 30 min"]

@@ -300,3 +300,28 @@ def test_one_that_stays_holds_the_night_up_once_and_marks_its_trials() -> None:
     assert [passage.waited_s for passage in passages] == [60.0, 0.0, 0.0, 0.0]
     assert {passage.hot_kinds for passage in passages} == {("orphan",)}
     assert all("process 4711" in (passage.hot_start or "") for passage in passages)
+
+
+def test_time_that_is_waited_for_heat_as_well_does_not_spend_the_runs_budget_for_load() -> None:
+    """A run that cools down anyway loses nothing to the load meanwhile."""
+    keeper = Machine(until(20, thermal_level=2.0, cpu_cores_others=1.5)).keeper(Gate())
+    passage = keeper.wait()
+    assert passage.waited_for["cpu_cores_others"] > 0
+    assert keeper.busy_spent_s == 0.0
+
+
+def test_time_that_is_waited_for_load_alone_spends_it() -> None:
+    keeper = Machine(until(20, cpu_cores_others=1.5)).keeper(Gate())
+    passage = keeper.wait()
+    assert keeper.busy_spent_s == passage.waited_for["cpu_cores_others"] == passage.waited_s > 0
+    assert keeper.orphan_spent_s == 0.0
+
+
+def test_a_leftover_spends_its_own_budget_whatever_else_is_waited_for() -> None:
+    machine = Machine(always(thermal_level=2.0, cpu_cores_others=1.5))
+    keeper = machine.keeper(Gate(timeout_s=100, busy_timeout_s=10))
+    keeper.leftovers = lambda: Finding(name="orphans", kind=ORPHAN, problem="a worker of an earlier run lives")
+    first = keeper.wait()
+    assert first.waited_for == {"thermal_level": 100.0, "cpu_cores_others": 10.0, "orphans": 100.0}
+    assert (keeper.orphan_spent_s, keeper.busy_spent_s) == (100.0, 0.0)
+    assert "orphans" not in keeper.wait().waited_for

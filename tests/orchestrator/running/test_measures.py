@@ -319,3 +319,16 @@ def test_copies_from_the_context_are_no_acceptance_of_the_draft() -> None:
     told = measure(replace(one, evidence=[replace(draft, accepted=0), copied]))
     assert (told.drafted, told.accepted, told.acceptance_rate) == (7, 0, 0.0)
     assert measure(replace(one, evidence=[replace(draft, drafted=14, accepted=3)])).accepted == 3
+
+
+@pytest.mark.parametrize(
+    ("ttft_s", "is_flagged"), [(9.0, False), (10 / 3 + 0.001, False), (10 / 3 - 0.001, True), (1.0, True)]
+)
+def test_a_turn_contradicts_its_cache_counter_only_where_it_is_thrice_as_fast(
+    ttft_s: float, *, is_flagged: bool
+) -> None:
+    """The first turn read ten tokens per second, so that a hundred uncached ones would take 10 s."""
+    later = generation(turn=1, prompt_tokens=100, stamps_us=[round((ttft_s + each / 10) * 1e6) for each in range(4)])
+    found = flags(later, max_tokens=4, first_turn=generation())
+    assert ("cached_zero_but_fast" in found) == is_flagged
+    assert flags(replace(later, cached_tokens=None), max_tokens=4, first_turn=generation()) == []

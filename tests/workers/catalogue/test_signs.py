@@ -8,7 +8,7 @@ import pytest
 from orchestrator.running.trial import judge
 from workers.catalogue import signs
 from workers.catalogue.binding import Usage, Window
-from workers.catalogue.evidence import copies, figures, judge_request
+from workers.catalogue.evidence import copies, explain, figures, judge_request
 from workers.catalogue.matches import Seen, find
 from workers.catalogue.signs import CatalogueError, Preset, Sign, load, names, read
 from workers.catalogue.values import lookup, parse_prometheus
@@ -474,3 +474,19 @@ def test_prometheus_text_with_labels_times_and_oddities() -> None:
     parsed = parse_prometheus(text)
     assert (parsed["a"], parsed["b"], parsed["d"]) == (3.0, 350.0, float("inf"))
     assert "broken" not in parsed
+
+
+@pytest.mark.parametrize(
+    ("name", "sign"),
+    [each for each in LOG_SIGNS if each[1].meaning == "fell_back"],
+    ids=lambda value: getattr(value, "id", value),
+)
+def test_of_several_lines_that_say_why_it_does_not_run_the_newest_is_told(name: str, sign: Sign) -> None:
+    mechanism = "dflash" if sign.mechanism == signs.ANY else sign.mechanism
+    lines = [f"INFO {sign.example} once", f"INFO {sign.example} twice", "INFO unrelated"]
+    why = explain(PRESETS[name], lines, mechanism=mechanism)
+    assert why is not None
+    assert why.endswith("twice")
+    assert explain(PRESETS[name], lines[2:], mechanism=mechanism) is None
+    if sign.mechanism != signs.ANY:
+        assert explain(PRESETS[name], lines, mechanism="another") is None

@@ -304,3 +304,17 @@ def test_wrong_settings_are_refused_in_one_line(url: str, settings: dict[str, An
 def test_every_preset_can_be_attached_with(url: str, preset: str) -> None:
     (only,) = converse(loaded(url, preset=preset), FIRST)
     assert judge(only.result.evidence).fault is None
+
+
+class Started(OpenaiHttp):
+    """The same server, had we started it without a mechanism."""
+
+    knows_plain = True
+
+
+def test_silence_shows_plain_decoding_only_of_a_server_that_we_started(url: str) -> None:
+    ours = Started(settings={"url": url}, checkpoint=CHECKPOINT, draft=None, sampling=GREEDY)
+    ours.load()
+    for attached, engaged in ((ours, False), (loaded(url), None)):
+        (only,) = converse(attached, FIRST)
+        assert (only.evidence.requested, only.evidence.engaged, only.evidence.useful) == (False, engaged, engaged)

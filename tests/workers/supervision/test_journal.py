@@ -247,3 +247,54 @@ def test_a_mark_names_its_owner() -> None:
     assert not marks_orphan(owner_mark())
     pid, start_s, boot_id = owner_mark().split(":")
     assert marks_orphan(f"{pid}:{float(start_s) - 60}:{boot_id}")
+
+
+def test_one_that_is_gone_takes_no_other_process_of_its_pid_along(path: Path, own: Spawned) -> None:
+    """The number may have been used again meanwhile: only pid and start time together name a process."""
+    earlier = replace(own, create_time=own.create_time - 60)
+    journal = Journal(path)
+    journal.spawned(earlier)
+    journal.spawned(own)
+    journal.gone(earlier)
+    assert read_journal(path) == [own]
+    journal.spawned(earlier)
+    journal.gone(own)
+    assert read_journal(path) == [earlier]
+
+
+def test_a_process_of_another_boot_is_forgotten(path: Path, own: Spawned) -> None:
+    other = replace(own, pid=own.pid + 1, boot_id="an earlier boot")
+    Journal(path).spawned(other)
+    Journal(path).spawned(own)
+    assert read_journal(path) == [own]
+    assert not still_runs(replace(own, boot_id="an earlier boot"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_read"),
+    [
+        *(("pid", value, True) for value in (1, 2**31 - 1)),
+        *(("pid", value, False) for value in (0, 2**31, 1.0, None)),
+        *(("sid", value, True) for value in (0, 2**31 - 1)),
+        *(("sid", value, False) for value in (-1, 2**31, False)),
+        *(("port", value, True) for value in (None, 1, 65535)),
+        *(("port", value, False) for value in (0, 65536, True)),
+        *(("create_time", value, True) for value in (0, 1.5)),
+        *(("create_time", value, False) for value in (float("inf"), float("nan"), True, None)),
+        *(("cwd", value, True) for value in (None, "/")),
+        ("cwd", 3, False),
+        ("run_id", "", True),
+        *(("run_id", value, False) for value in (None, 3)),
+    ],
+)
+def test_a_value_is_read_up_to_its_bounds(name: str, value: object, *, is_read: bool, path: Path, own: Spawned) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps({"event": "spawned", **asdict(own), name: value}) + "\n")
+    assert [getattr(entry, name) for entry in look_into(path).entries] == ([value] if is_read else [])
+
+
+def test_lines_that_are_skipped_are_counted_without_the_empty_ones(path: Path, own: Spawned) -> None:
+    Journal(path).spawned(own)
+    with path.open("ab") as file:
+        file.write(b"\n\nnull\n  \n{}\n")
+    assert look_into(path).notes == (f"{path}: 2 lines are not a journal's and skipped",)

@@ -6,15 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from workers.machine.process_identity import OWNER_MARK, owner_mark, started_s
+from workers.machine.process_identity import OWNER_MARK, owner_mark, started_s, this_boot
 from workers.protocol import PROTOCOL_VERSION
-from workers.supervision.journal import Journal, describe, read_journal
+from workers.supervision.journal import Journal, Spawned, describe, read_journal
 from workers.supervision.orphans import Leftovers, Orphan, end_orphans, find_leftovers
 
 HELD_BYTES = 150_000_000
@@ -226,3 +227,100 @@ def test_a_pid_that_is_anothers_by_now_is_not_signalled(tmp_path: Path) -> None:
         assert end_orphans([orphan], grace_s=0.1, journal=tmp_path / "journal") == ()
         assert child.poll() is None
         child.kill()
+
+
+@contextmanager
+def sleeping(**mark: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, with these variables."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLACE")} | mark
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(["cat"], env=environment, start_new_session=True, bufsize=0, **pipes) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(b"\n")
+        child.stdout.read(1)  # it has become its program; before, its environment can be empty
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def mark_of(process: psutil.Process) -> str:
+    return f"{process.pid}:{started_s(process)!r}:{this_boot() or ''}"
+
+
+def ended_process() -> psutil.Process:
+    """A process object whose pid is free again."""
+    with subprocess.Popen(["true"]) as child:
+        process = psutil.Process(child.pid)
+    return process
+
+
+def test_a_leftover_of_this_run_is_one_of_its_own_owner_whose_arm_is_not_in_use(tmp_path: Path) -> None:
+    other_run = mark_of(psutil.Process(os.getppid()))  # lives, and is not this one
+    with (
+        sleeping(**{OWNER_MARK: owner_mark(), "INTERLACE_ARM": "ended"}) as stray,
+        sleeping(**{OWNER_MARK: owner_mark(), "INTERLACE_ARM": "used"}) as used,
+        sleeping(**{OWNER_MARK: other_run, "INTERLACE_ARM": "ended"}) as others,
+    ):
+        pids = {stray.pid, used.pid, others.pid}
+
+        def found(arms_in_use: set[str] | None) -> set[int]:
+            leftovers = find_leftovers(tmp_path / "journal", large_bytes=LARGE, arms_in_use=arms_in_use)
+            return pids & {orphan.pid for orphan in leftovers.orphans}
+
+        assert found({"used"}) == {stray.pid}
+        assert found(set()) == {stray.pid, used.pid}
+        assert found(None) == set()
+
+
+def test_a_process_is_in_a_workers_session_only_if_it_is_the_younger_one(tmp_path: Path) -> None:
+    """A session's number is used again as a pid is: what started before the worker cannot come of it."""
+    gone = ended_process()
+    with sleeping() as child:
+        start = started_s(psutil.Process(child.pid))
+        entry = replace(
+            describe(psutil.Process(), run_id="run-1", arm="arm-1"),
+            pid=gone.pid,
+            sid=child.pid,
+            parent_pid=gone.pid,
+            create_time=start,
+            parent_create_time=start - 1,
+        )
+
+        def why(entry: Spawned) -> list[str]:
+            journal = tmp_path / f"journal-{entry.create_time}-{entry.parent_pid}-{entry.sid}"
+            Journal(journal).spawned(entry)
+            suspects = find_leftovers(journal, large_bytes=LARGE).suspects
+            return [suspect.why for suspect in suspects if suspect.pid == child.pid]
+
+        assert why(entry) == ["in the session of arm arm-1 of run run-1, which has ended"]
+        assert why(replace(entry, create_time=start + 60)) == []
+        assert why(replace(entry, sid=child.pid + 1)) == []
+        own = psutil.Process()
+        assert why(replace(entry, parent_pid=own.pid, parent_create_time=started_s(own))) == []
+        assert why(replace(entry, pid=own.pid, create_time=start - 60)) == []  # its number is another's by now
+
+
+LISTENER = (
+    "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True);"
+    " time.sleep(600)"
+)
+
+
+@pytest.mark.parametrize("known_by", ["mark", "journal", ""])
+def test_a_listener_of_a_run_that_lives_is_no_suspect(tmp_path: Path, known_by: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLACE")}
+    if known_by == "mark":
+        environment[OWNER_MARK] = owner_mark()
+    with subprocess.Popen([sys.executable, "-SEc", LISTENER], env=environment, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        if known_by == "journal":
+            Journal(tmp_path / "journal").spawned(describe(psutil.Process(server.pid), run_id="run-1", arm="arm-1"))
+        found = find_leftovers(tmp_path / "journal", large_bytes=LARGE, ports=[port])
+        elsewhere = find_leftovers(tmp_path / "journal", large_bytes=LARGE, ports=[port + 1])
+        server.kill()
+    suspects = [suspect.why for suspect in found.suspects if suspect.pid == server.pid]
+    assert suspects == ([] if known_by else [f"listens on port {port}"])
+    assert server.pid not in {suspect.pid for suspect in elsewhere.suspects}

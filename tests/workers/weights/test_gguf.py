@@ -271,3 +271,15 @@ def test_a_conversion_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -
     with pytest.raises(EngineError, match="no import made it"):
         gguf.convert(tmp_path / "m.gguf", tmp_path / "mine", FLOAT32)
     assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
+
+
+def test_a_users_token_is_one_token_and_stays_in_the_text(tmp_path: Path) -> None:
+    """Only control tokens are special: a decoder that skips those must keep what the user defined."""
+    kinds = [3, 3, *[1] * (tiny.SHAPE.vocab_size - 3), 4]
+    tiny.save_gguf(tmp_path / "m.gguf", change={"tokenizer.ggml.token_type": mx.array(kinds, mx.int32)})
+    gguf.convert(tmp_path / "m.gguf", tmp_path / "out", FLOAT32)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    name = tokenizer.id_to_token(len(kinds) - 1)
+    ids = tokenizer.encode(f"<|start|>he{name}<|end|>").ids
+    assert ids[-2] == len(kinds) - 1
+    assert tokenizer.decode(ids, skip_special_tokens=True) == f"he{name}"

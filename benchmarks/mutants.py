@@ -1,0 +1,337 @@
+"""Small wrong changes, one at a time: which of them do a module's own tests notice? The table of docs/design/tests.md.
+
+    python benchmarks/mutants.py [--sample N] [--seed N] [--tests PATHS] [MODULE ...]
+
+Each module in `TESTS` is changed in a copy of the project: a comparison is moved to its boundary or reversed, `and`
+becomes `or`, a constant is changed, a `not` or a statement is left out, None is returned. After each change the
+module's tests run in a forked process that stops at the first failure; a module whose tests still pass has a mutant
+that survived, and it is printed. No module: all of them. A sample of 40 per module takes about a minute of CPU each.
+"""
+
+import argparse
+import ast
+import contextlib
+import copy
+import importlib
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# The pure core and the modules around it: the tests that answer for each.
+TESTS: dict[str, tuple[str, ...]] = {
+    "db/advance.py": ("tests/db/test_advance.py",),
+    "db/merge.py": ("tests/db/test_merge.py",),
+    "db/redaction.py": ("tests/db/test_redaction.py",),
+    "orchestrator/overnight/night.py": ("tests/orchestrator/overnight/test_night.py",),
+    "orchestrator/planning/memory.py": ("tests/orchestrator/planning/test_memory.py",),
+    "orchestrator/report/course.py": ("tests/orchestrator/report/test_course.py",),
+    "orchestrator/report/words.py": ("tests/orchestrator/report/test_words.py",),
+    "orchestrator/running/evidence.py": ("tests/orchestrator/running/test_evidence.py",),
+    "orchestrator/running/gate.py": ("tests/orchestrator/running/test_gate.py",),
+    "orchestrator/running/measures.py": ("tests/orchestrator/running/test_measures.py",),
+    "orchestrator/running/recorder.py": ("tests/orchestrator/running/test_recorder.py",),
+    "orchestrator/running/runner.py": ("tests/orchestrator/running/test_runner.py",),
+    "workers/catalogue/evidence.py": ("tests/workers/catalogue",),
+    "workers/catalogue/matches.py": ("tests/workers/catalogue",),
+    "workers/engines/server.py": ("tests/workers/engines/test_openai_http.py",),
+    "workers/engines/server_counts.py": ("tests/workers/engines/test_openai_http.py",),
+    "workers/engines/server_signs.py": ("tests/workers/engines/test_openai_http.py",),
+    "workers/http/answer.py": ("tests/workers/http/test_answer.py",),
+    "workers/http/sse.py": ("tests/workers/http/test_sse.py",),
+    "workers/http/tokens.py": ("tests/workers/http/test_tokens.py",),
+    "workers/machine/macos.py": ("tests/workers/machine/test_telemetry.py",),
+    "workers/stopwatch.py": ("tests/workers/test_stopwatch.py",),
+    "workers/supervision/journal.py": ("tests/workers/supervision/test_journal.py",),
+    "workers/supervision/orphans.py": ("tests/workers/supervision/test_orphans.py",),
+    "workers/weights/gguf.py": ("tests/workers/weights/test_gguf.py",),
+}
+# Loaded once, before the forks; of the project's own modules those that import the changed one are loaded again.
+_SHARED = ("numpy", "pandas", "sqlalchemy.orm", "alembic.command", "httpx", "psutil", "yaml", "rich.console", "hydra")
+_SHARED += ("pytest", "hypothesis", "hypothesis.strategies", "anyio")
+_LOADED = ("db.session", "orchestrator.running.execute", "orchestrator.cli", "workers.supervision.worker_process")
+_OURS = ("conf", "db", "orchestrator", "workers")
+_COPIED = ("conf", "db", "migrations", "orchestrator", "tests", "workers", "pyproject.toml", "docs", "benchmarks")
+_BOUNDARY: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+_REVERSED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    **{ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
+    **{ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In},
+}
+_SWAPPED: dict[type[ast.operator], type[ast.operator]] = {
+    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Div},
+    **{ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.Mod: ast.Mult},
+}
+_NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One change: the source between two places, and what stands there instead."""
+
+    line: int
+    start: int  # bytes
+    end: int
+    new: str
+    what: str
+
+    def of(self, source: bytes) -> bytes:
+        return source[: self.start] + self.new.encode() + source[self.end :]
+
+
+def mutants(source: bytes) -> list[Mutant]:
+    """Every change of this module, in its order; those that are no Python, or no change, are left out."""
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found = []
+    for node, new in _changes(ast.parse(source)):
+        start, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
+        old = source[start:end].decode()
+        text = new if isinstance(new, str) else ast.unparse(new)
+        text = f"({text})" if isinstance(node, ast.expr) and "\n" not in text else text
+        shown = f"{' '.join(old.split())[:70]} -> {text[:70]}"
+        made = Mutant(line=node.lineno, start=start, end=end, new=text, what=shown)
+        if text.strip("()") != old and _parses(made.of(source)):
+            found.append(made)
+    return found
+
+
+def _parses(source: bytes) -> bool:
+    try:
+        compile(source, "mutant", "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
+def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST | str]]:
+    for node in _nodes(tree):
+        if isinstance(node, ast.expr):
+            yield from ((node, new) for new in _expressions(node))
+        elif isinstance(node, ast.stmt):
+            yield from ((node, new) for new in _statements(node))
+
+
+def _nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """In the order of the source, without annotations, docstrings, decorators, f-strings and imports."""
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "args") and not isinstance(node, ast.Call):
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            skipped = isinstance(each, ast.JoinedStr | ast.Import | ast.ImportFrom) or not isinstance(each, ast.AST)
+            if not skipped and not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)):
+                yield from _nodes(each)
+
+
+def _with(node: ast.AST, **fields: object) -> ast.AST:
+    made = copy.copy(node)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+def _expressions(node: ast.expr) -> Iterator[ast.AST | str]:
+    match node:
+        case ast.Compare():
+            yield from _comparisons(node)
+        case ast.BoolOp():
+            yield _with(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
+            for place in range(len(node.values)):
+                left = [*node.values[:place], *node.values[place + 1 :]]
+                yield left[0] if len(left) == 1 else _with(node, values=left)
+        case ast.UnaryOp(op=ast.Not() | ast.USub()):
+            yield node.operand
+        case ast.BinOp() if type(node.op) in _SWAPPED:
+            yield _with(node, op=_SWAPPED[type(node.op)]())
+        case ast.IfExp():
+            yield _with(node, body=node.orelse, orelse=node.body)
+        case ast.Constant():
+            yield from _constants(node.value)
+        case ast.Call(func=ast.Name(id=name)) if name in _NAMES:
+            yield _with(node, func=ast.Name(_NAMES[name]))
+        case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+            yield from _unfiltered(node)
+
+
+def _comparisons(node: ast.Compare) -> Iterator[ast.AST]:
+    for table in (_BOUNDARY, _REVERSED):
+        for place, operator in enumerate(node.ops):
+            if type(operator) in table:
+                yield _with(node, ops=[*node.ops[:place], table[type(operator)](), *node.ops[place + 1 :]])
+
+
+def _unfiltered(node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) -> Iterator[ast.AST]:
+    for place, one in enumerate(node.generators):
+        if one.ifs:
+            bare = ast.comprehension(target=one.target, iter=one.iter, ifs=[], is_async=0)
+            yield _with(node, generators=[*node.generators[:place], bare, *node.generators[place + 1 :]])
+
+
+def _constants(value: object) -> Iterator[str]:
+    if isinstance(value, bool):
+        yield repr(not value)
+    elif isinstance(value, int):
+        yield repr(value + 1)
+    elif isinstance(value, float):
+        yield repr(value * 2 or 1.0)
+
+
+def _statements(node: ast.stmt) -> Iterator[ast.AST | str]:
+    if isinstance(node, ast.If | ast.While):
+        yield _with(node, test=ast.UnaryOp(ast.Not(), node.test))
+    elif isinstance(node, ast.Return) and node.value is not None:
+        if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+            yield "return None"
+    elif isinstance(node, ast.Expr | ast.AugAssign | ast.Raise | ast.Delete):
+        yield "pass"
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute | ast.Subscript):
+        yield "pass"
+    elif isinstance(node, ast.Continue):
+        yield "break"
+    elif isinstance(node, ast.Break):
+        yield "continue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A copy of the project, in which modules are changed."""
+
+    folder: Path
+    imported: dict[str, set[str]] = field(default_factory=dict)  # by each of our modules that is loaded
+
+    def outcome(self, module: str, tests: Sequence[str], *, limit_s: float) -> bool:
+        """Whether these tests pass within this many seconds of CPU, and three times as many of waiting."""
+        pid = os.fork()
+        if pid == 0:
+            self._test(module, tests, limit_s)
+        deadline = time.monotonic() + 3 * limit_s + 10
+        while os.waitpid(pid, os.WNOHANG)[0] == 0:
+            if time.monotonic() > deadline:
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return False
+            time.sleep(0.02)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)  # what a test left behind
+        return (self.folder / "passed").exists()
+
+    def _test(self, module: str, tests: Sequence[str], limit_s: float) -> None:
+        """In the child: never returns."""
+        try:
+            os.setpgid(0, 0)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, int(limit_s) + 2))
+            os.chdir(self.folder)
+            silent = os.open(self.folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(silent, 1)
+            os.dup2(silent, 2)
+            (self.folder / "passed").unlink(missing_ok=True)
+            self._forget(module)
+            import pytest
+
+            options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not nightly", "--assert=plain"]
+            if pytest.main([*options, f"--basetemp={self.folder}/tmp", *tests]) == 0:
+                (self.folder / "passed").touch()
+        except BaseException:  # noqa: BLE001 - in a fork, which must end here
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+
+    def load(self) -> None:
+        """The project's modules, from here, for this process, its forks and whatever they start."""
+        sys.path[:] = [str(self.folder), *(each for each in sys.path if Path(each).resolve() != ROOT)]
+        os.environ["PYTHONPATH"] = str(self.folder)
+        for name in (*_SHARED, *_LOADED):
+            importlib.import_module(name)
+        self.imported.update({name: self._imports(name) for name in sys.modules if name.partition(".")[0] in _OURS})
+
+    def _forget(self, module: str) -> None:
+        """Drop the changed module, and all that import it, by whatever way."""
+        gone = {module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")}
+        while more := {name for name, wanted in self.imported.items() if name not in gone and wanted & gone}:
+            gone |= more
+        for name in gone & set(self.imported):
+            sys.modules.pop(name)
+            parent, _, leaf = name.rpartition(".")
+            if parent in sys.modules:
+                vars(sys.modules[parent]).pop(leaf, None)
+
+    def _imports(self, name: str) -> set[str]:
+        path = sys.modules[name].__file__
+        found = set()
+        for node in ast.walk(ast.parse(Path(path).read_bytes())) if path else ():
+            if isinstance(node, ast.Import):
+                found |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+        return found
+
+
+def _copied(folder: Path) -> Place:
+    for name in _COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    return Place(folder=folder)
+
+
+def judged(place: Place, module: str, tests: Sequence[str], made: Sequence[Mutant]) -> list[Mutant]:
+    """Those that survive."""
+    path = place.folder / module
+    source = path.read_bytes()
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if not place.outcome(module, tests, limit_s=300):
+        said = (place.folder / "output").read_text(errors="replace")[-3000:]
+        raise SystemExit(f"{said}\n{module}: its tests fail without any change: {' '.join(tests)}")
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    limit_s = 3 * (ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime) + 5
+    survivors = []
+    for mutant in made:
+        path.write_bytes(mutant.of(source))
+        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+            compiled.unlink()  # known by its time to the second and its size: the last change may have the same
+        if place.outcome(module, tests, limit_s=limit_s):
+            survivors.append(mutant)
+            print(f"  {module}:{mutant.line}: {mutant.what}", flush=True)
+    path.write_bytes(source)
+    return survivors
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sample", type=int, default=0, help="at most so many mutants of a module; 0: all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tests", help="instead of the module's own, separated by commas")
+    parser.add_argument("modules", nargs="*")
+    asked = parser.parse_args()
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        place = _copied(Path(folder).resolve())
+        place.load()
+        for module in asked.modules or TESTS:
+            every = mutants((ROOT / module).read_bytes())
+            luck = random.Random(f"{asked.seed} {module}")
+            made = luck.sample(every, asked.sample) if 0 < asked.sample < len(every) else every
+            tests = asked.tests.split(",") if asked.tests else TESTS[module]
+            survived = judged(place, module, tests, sorted(made, key=lambda each: each.start))
+            killed = len(made) - len(survived)
+            lines.append(f"| {module} | {len(made)} of {len(every)} | {killed} | {killed / max(len(made), 1):.0%} |")
+            print(lines[-1], flush=True)
+    print("\n| module | mutants | killed | score |\n|---|---|---|---|", *lines, sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Recording a run: its end is stored once, its trials are numbered in their order, and what is known stays."""
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from db import models
+from db.session import open_database, reading
+from orchestrator.errors import HeldError
+from orchestrator.running.making import create_run
+from orchestrator.running.preparation import find_weights
+from orchestrator.running.progress import UnderWay, Unit
+from orchestrator.running.recorder import Recorder, finish_run
+from orchestrator.schedule import ScheduledTrial, build_schedule
+from tests.orchestrator.plans import arm, plan
+from workers.machine.host import read_host
+from workers.machine.process_identity import Lease, current_lease
+
+PLANNED = plan(arm("a"), arm("b"))
+SCHEDULE = build_schedule(PLANNED)
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    database = open_database(f"sqlite:///{tmp_path / 'test.db'}")
+    return create_run(database, PLANNED, host=read_host(), weights=find_weights(PLANNED), log_root=tmp_path)
+
+
+def run_of(recorder: Recorder) -> models.Run:
+    with reading(recorder.database) as session:
+        return session.get_one(models.Run, recorder.run_id)
+
+
+def trials_of(recorder: Recorder) -> list[models.Trial]:
+    with reading(recorder.database) as session:
+        return list(session.scalars(select(models.Trial).order_by(models.Trial.ordinal)))
+
+
+def under_way(trials: Sequence[ScheduledTrial], attempt: int = 0) -> UnderWay:
+    unit = Unit.of(trials, attempt=attempt, seed=None)
+    return UnderWay(trial=trials[0], unit=unit, started_at="2026-11-30T22:00:00+00:00")
+
+
+def of_round(number: int | None) -> list[ScheduledTrial]:
+    return [trial for trial in SCHEDULE if trial.round == number]
+
+
+def test_the_first_end_of_a_run_is_the_one_that_stays(recorder: Recorder) -> None:
+    recorder.finish("done", note="first")
+    ended = run_of(recorder)
+    assert (ended.status, ended.note) == ("done", "first")
+    assert ended.finished_at is not None
+    recorder.finish("done", note="second")
+    again = run_of(recorder)
+    assert (again.note, again.finished_at) == ("first", ended.finished_at)
+
+
+@pytest.mark.parametrize(("status", "has_ended"), [("done", True), ("failed", True), ("interrupted", False)])
+def test_only_what_does_not_go_on_has_an_end(recorder: Recorder, status: str, *, has_ended: bool) -> None:
+    finish_run(recorder.database, recorder.run_id, status, note="why")
+    run = run_of(recorder)
+    assert (run.status, run.note, run.finished_at is not None) == (status, "why", has_ended)
+    finish_run(recorder.database, "another run", "failed")
+    assert run_of(recorder).status == status
+
+
+def test_each_trial_has_the_place_after_the_last_one_also_for_a_second_recorder(recorder: Recorder) -> None:
+    first, second, third, fourth = (under_way([trial]) for trial in of_round(None)[:2] + of_round(0)[:2])
+    recorder.save_interrupted(first)
+    recorder.save_interrupted(second)
+    later = Recorder(database=recorder.database, plan=PLANNED, run_id=recorder.run_id, arm_ids=recorder.arm_ids)
+    later.save_interrupted(third)
+    later.save_interrupted(fourth)
+    assert [trial.ordinal for trial in trials_of(recorder)] == [0, 1, 2, 3]
+
+
+def test_a_trial_that_was_cut_short_keeps_its_place_and_counts_as_nothing(recorder: Recorder) -> None:
+    trials = of_round(1)
+    recorder.save_interrupted(under_way(trials, attempt=2))
+    (stored,) = trials_of(recorder)
+    assert (stored.sequence, stored.position, stored.kind) == (trials[0].sequence, trials[0].position, "measured")
+    assert (stored.status, stored.excluded_reason) == ("interrupted", "interrupted: the process that ran it ended")
+    assert stored.started_at == dt.datetime(2026, 11, 30, 22, tzinfo=dt.UTC)
+    with reading(recorder.database) as session:
+        round_ = session.get_one(models.Round, stored.round_id)
+    assert (round_.index, round_.attempt, round_.order) == (1, 2, [trial.label for trial in trials])
+    assert round_.prompt_id == trials[0].prompt_ids[0]
+
+
+def test_a_round_is_one_row_per_attempt(recorder: Recorder) -> None:
+    for number, attempt, place in ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)):
+        trials = of_round(number)
+        recorder.save_interrupted(under_way(trials[place:] + trials[:place], attempt=attempt))
+    first, same, again, other = (trial.round_id for trial in trials_of(recorder))
+    assert first == same
+    assert len({first, again, other}) == 3
+
+
+def test_an_unfinished_round_is_left_out_and_no_other(recorder: Recorder) -> None:
+    recorder.save_interrupted(under_way(of_round(0)))
+    recorder.save_interrupted(under_way(of_round(1)))
+    with reading(recorder.database) as session:
+        session.execute(models.Trial.__table__.update().values(status="done", excluded_reason=None))
+        session.commit()
+    recorder.exclude_round(1, reason="cut short")
+    recorder.exclude_round(1, reason="a second reason")
+    assert [(trial.status, trial.excluded_reason) for trial in trials_of(recorder)] == [
+        ("done", None),
+        ("excluded", "cut short"),
+    ]
+
+
+def test_a_run_that_somebody_runs_is_not_taken(recorder: Recorder) -> None:
+    own = current_lease()
+    recorder.take_lease(own)
+    recorder.take_lease(own)  # its own
+    run = run_of(recorder)
+    assert (run.status, run.runner_pid, run.boot_id) == ("running", own.pid, own.boot_id)
+    assert run.heartbeat_at is not None
+    other = Lease(pid=own.pid + 1, process_started_at=own.process_started_at, boot_id=own.boot_id)
+    with pytest.raises(HeldError):
+        recorder.take_lease(other)
+    assert run_of(recorder).runner_pid == own.pid
+
+
+def test_a_dropped_arm_has_its_reason(recorder: Recorder) -> None:
+    recorder.arm_dropped(PLANNED.arms[1], "too slow")
+    with reading(recorder.database) as session:
+        states = {row.name: (row.state, row.state_reason) for row in session.scalars(select(models.Arm))}
+    assert states == {"a": ("active", None), "b": ("dropped", "too slow")}
+
+
+def test_a_run_is_simulated_where_all_of_its_arms_are(recorder: Recorder) -> None:
+    assert recorder.simulated
