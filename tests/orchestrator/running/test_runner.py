@@ -214,11 +214,11 @@ def test_a_fault_ends_one_trial_and_never_the_night(database: Database, tmp_path
         assert session.get_one(models.Arm, recorder.arm_ids["bad"]).state == "active"
 
 
-@pytest.mark.parametrize("fault_at", [4, 5])
+@pytest.mark.parametrize("fault_at", [3, 4])
 def test_what_was_answered_before_a_fault_stays_with_its_trial(
     database: Database, tmp_path: Path, fault_at: int
 ) -> None:
-    """Turns count from 0: one of the preflight and one of the warm-up, two of the first trial, then the second's."""
+    """Turns count from 0: one of the preflight, two of the warm-up, then those of the first trial."""
     bad = arm("bad", fault="error", fault_at=fault_at)
     planned = plan(arm("a"), bad, prompts=(prompt(turns=2),), rounds=2, aa=False, bracket=False)
     recorder = run(database, planned, tmp_path)
@@ -230,8 +230,8 @@ def test_what_was_answered_before_a_fault_stays_with_its_trial(
             ).all()
             for trial in trials
         }
-    assert [trial.status for trial in trials] == ["done", "invalid"]
-    assert list(turns.values()) == [[0, 1], list(range(fault_at - 4))]
+    assert [trial.status for trial in trials] == ["invalid", "done"]
+    assert list(turns.values()) == [list(range(fault_at - 3)), [0, 1]]
 
 
 def test_three_faults_in_a_row_park_the_arm(database: Database, tmp_path: Path) -> None:
