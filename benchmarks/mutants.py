@@ -32,11 +32,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     "db/advance.py": ("tests/db/test_advance.py",),
     "db/merge.py": ("tests/db/test_merge.py",),
     "db/redaction.py": ("tests/db/test_redaction.py",),
-    "orchestrator/overnight/night.py": ("tests/orchestrator/overnight/test_night.py",),
+    "orchestrator/queue/night.py": ("tests/orchestrator/queue/test_night.py",),
     "orchestrator/planning/memory.py": ("tests/orchestrator/planning/test_memory.py",),
     "orchestrator/report/course.py": ("tests/orchestrator/report/test_course.py",),
     "orchestrator/report/words.py": ("tests/orchestrator/report/test_words.py",),
-    "orchestrator/running/evidence.py": ("tests/orchestrator/running/test_evidence.py",),
+    "orchestrator/running/trial_evidence.py": ("tests/orchestrator/running/test_trial_evidence.py",),
     "orchestrator/running/gate.py": ("tests/orchestrator/running/test_gate.py",),
     "orchestrator/running/measures.py": ("tests/orchestrator/running/test_measures.py",),
     "orchestrator/running/recorder.py": ("tests/orchestrator/running/test_recorder.py",),
@@ -58,8 +58,8 @@ TESTS: dict[str, tuple[str, ...]] = {
 # Loaded once, before the forks; of the project's own modules those that import the changed one are loaded again.
 _SHARED = ("numpy", "pandas", "sqlalchemy.orm", "alembic.command", "httpx", "psutil", "yaml", "rich.console", "hydra")
 _SHARED += ("pytest", "hypothesis", "hypothesis.strategies", "anyio")
-_LOADED = ("db.session", "orchestrator.running.execute", "orchestrator.cli", "workers.supervision.worker_process")
 _OURS = ("conf", "db", "orchestrator", "workers")
+_NOT_LOADED = ("engines", "weights", "dummies")  # which load MLX: it survives no fork
 _COPIED = ("conf", "db", "migrations", "orchestrator", "tests", "workers", "pyproject.toml", "docs", "benchmarks")
 _BOUNDARY: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _REVERSED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -252,7 +252,9 @@ class Place:
         """The project's modules, from here, for this process, its forks and whatever they start."""
         sys.path[:] = [str(self.folder), *(each for each in sys.path if Path(each).resolve() != ROOT)]
         os.environ["PYTHONPATH"] = str(self.folder)
-        for name in (*_SHARED, *_LOADED):
+        paths = [path for name in _OURS[1:] for path in sorted((self.folder / name).rglob("*.py"))]
+        ours = [".".join(path.relative_to(self.folder).with_suffix("").parts) for path in paths]
+        for name in (*_SHARED, *(name for name in ours if not set(name.split(".")) & {*_NOT_LOADED, "__init__"})):
             importlib.import_module(name)
         self.imported.update({name: self._imports(name) for name in sys.modules if name.partition(".")[0] in _OURS})
 

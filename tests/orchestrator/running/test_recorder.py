@@ -10,10 +10,9 @@ from sqlalchemy import select
 from db import models
 from db.session import open_database, reading
 from orchestrator.errors import HeldError
-from orchestrator.running.making import create_run
-from orchestrator.running.preparation import find_weights
+from orchestrator.planning.weights import find_weights
 from orchestrator.running.progress import UnderWay, Unit
-from orchestrator.running.recorder import Recorder, finish_run
+from orchestrator.running.recorder import Recorder, create_run, finish_run
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
 from workers.machine.host import read_host
