@@ -29,14 +29,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # The pure core and the modules around it: the tests that answer for each.
 TESTS: dict[str, tuple[str, ...]] = {
-    "db/advance.py": ("tests/db/test_advance.py",),
-    "db/merge.py": ("tests/db/test_merge.py",),
+    "db/transfer/precedence.py": ("tests/db/transfer/test_precedence.py",),
+    "db/transfer/merge.py": ("tests/db/transfer/test_merge.py",),
     "db/redaction.py": ("tests/db/test_redaction.py",),
     "orchestrator/queue/night.py": ("tests/orchestrator/queue/test_night.py",),
     "orchestrator/planning/memory.py": ("tests/orchestrator/planning/test_memory.py",),
     "orchestrator/report/course.py": ("tests/orchestrator/report/test_course.py",),
     "orchestrator/report/words.py": ("tests/orchestrator/report/test_words.py",),
-    "orchestrator/running/trial_evidence.py": ("tests/orchestrator/running/test_trial_evidence.py",),
+    "orchestrator/running/trial.py": (
+        "tests/orchestrator/running/test_trial_evidence.py",
+        "tests/orchestrator/running/test_trial_exclusion.py",
+    ),
     "orchestrator/running/gate.py": ("tests/orchestrator/running/test_gate.py",),
     "orchestrator/running/measures.py": ("tests/orchestrator/running/test_measures.py",),
     "orchestrator/running/recorder.py": ("tests/orchestrator/running/test_recorder.py",),
