@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, reading
+from db.session import open_database, read_only
 from orchestrator.errors import HeldError
 from orchestrator.planning.weights import find_weights
 from orchestrator.running.progress import UnderWay, Unit
@@ -29,12 +29,12 @@ def recorder(tmp_path: Path) -> Recorder:
 
 
 def run_of(recorder: Recorder) -> models.Run:
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         return session.get_one(models.Run, recorder.run_id)
 
 
 def trials_of(recorder: Recorder) -> list[models.Trial]:
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         return list(session.scalars(select(models.Trial).order_by(models.Trial.ordinal)))
 
 
@@ -83,7 +83,7 @@ def test_a_trial_that_was_cut_short_keeps_its_place_and_counts_as_nothing(record
     assert (stored.sequence, stored.position, stored.kind) == (trials[0].sequence, trials[0].position, "measured")
     assert (stored.status, stored.excluded_reason) == ("interrupted", "interrupted: the process that ran it ended")
     assert stored.started_at == dt.datetime(2026, 11, 30, 22, tzinfo=dt.UTC)
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         round_ = session.get_one(models.Round, stored.round_id)
     assert (round_.index, round_.attempt, round_.order) == (1, 2, [trial.label for trial in trials])
     assert round_.prompt_id == trials[0].prompt_ids[0]
@@ -101,7 +101,7 @@ def test_a_round_is_one_row_per_attempt(recorder: Recorder) -> None:
 def test_an_unfinished_round_is_left_out_and_no_other(recorder: Recorder) -> None:
     recorder.save_interrupted(under_way(of_round(0)))
     recorder.save_interrupted(under_way(of_round(1)))
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         session.execute(models.Trial.__table__.update().values(status="done", excluded_reason=None))
         session.commit()
     recorder.exclude_round(1, reason="cut short")
@@ -127,7 +127,7 @@ def test_a_run_that_somebody_runs_is_not_taken(recorder: Recorder) -> None:
 
 def test_a_dropped_arm_has_its_reason(recorder: Recorder) -> None:
     recorder.arm_dropped(PLANNED.arms[1], "too slow")
-    with reading(recorder.database) as session:
+    with read_only(recorder.database) as session:
         states = {row.name: (row.state, row.state_reason) for row in session.scalars(select(models.Arm))}
     assert states == {"a": ("active", None), "b": ("dropped", "too slow")}
 

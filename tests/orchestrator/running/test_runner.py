@@ -223,7 +223,7 @@ def test_what_was_answered_before_a_fault_stays_with_its_trial(
     planned = plan(arm("a"), bad, prompts=(prompt(turns=2),), rounds=2, aa=False, bracket=False)
     recorder = run(database, planned, tmp_path)
     trials = rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["bad"])
-    with reading(database) as session:
+    with read_only(database) as session:
         turns = {
             trial.sequence: session.scalars(
                 select(models.Generation.turn).filter_by(trial_id=trial.id).order_by(models.Generation.turn)
