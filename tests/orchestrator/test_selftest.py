@@ -1,0 +1,151 @@
+"""`interlace doctor --selftest`: its report holds nothing personal, and reads the same anywhere."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import InputError
+from orchestrator.selftest import REPORT_VERSION, as_json, replay, wheel_tag
+from tests.orchestrator.shells import Shell
+from workers.machine.crosschecks import AGREES, DISAGREES, UNREADABLE
+
+REPORTS = sorted((Path(__file__).parent.parent / "fixtures" / "macs").glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This machine's, made by the command in a process of its own."""
+    folder = tmp_path_factory.mktemp("selftest")
+    path = folder / "report.json"
+    command = [sys.executable, "-m", "orchestrator", "doctor", "--selftest", "-o", str(path)]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | {"COLUMNS": "80"}, cwd=folder)
+    return path
+
+
+@pytest.fixture(scope="module")
+def body(report: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.nightly
+def test_what_can_be_checked_here_agrees(body: dict[str, Any]) -> None:
+    results = {check["name"]: check["result"] for check in body["checks"]}
+    assert DISAGREES not in results.values(), body["checks"]
+    assert results["SIGTERM in a decode"] == results["SIGKILL in a decode"] == AGREES
+    assert results["CPU time of an ended child"] == results["installed memory"] == AGREES
+    if sys.platform == "linux":
+        assert results["thermal level"] == UNREADABLE
+
+
+@pytest.mark.nightly
+def test_a_tiny_model_ran_against_itself_and_after_idling(body: dict[str, Any]) -> None:
+    aa = body["trials"]["aa"]
+    assert aa["rounds"] == 10
+    assert aa["ci_low"] < aa["ratio"]
+    assert list(body["trials"]["first_decode_after_idle_s"]) == ["0.5", "1", "2", "5"]
+
+
+@pytest.mark.nightly
+def test_the_report_names_nobody(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    names = {name for name in (platform.node(), Path.home().name) if len(name) > 2 and name != "root"}
+    assert not [name for name in names if name.lower() in text.lower()]
+    assert str(Path.home()) not in text
+    assert str(report.parent) not in text
+    assert not re.search(r"/(Users|home)/", text)
+    assert not re.search(r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b", text)
+    assert not re.search(r"([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}", text)
+
+
+@pytest.mark.nightly
+def test_a_report_reads_the_same_elsewhere(report: Path, tmp_path: Path) -> None:
+    here, again = Shell(tmp_path)("doctor", "--replay", str(report)), replay(report.read_text(encoding="utf-8"))
+    assert json.loads(as_json(again))["checks"] == json.loads(report.read_text(encoding="utf-8"))["checks"]
+    assert f"readings: {sum(each.reason is None for each in again.readings)} of" in here.stdout
+
+
+@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.stem)
+def test_every_mac_s_report_is_read_by_todays_parsers(path: Path) -> None:
+    """Reports of real Macs, from the issue form; none has come yet."""
+    found = replay(path.read_text(encoding="utf-8"))
+    assert found.facts["platform"] == "darwin"
+    assert not found.disagreeing
+
+
+MINIMAL: dict[str, Any] = {
+    "report_version": REPORT_VERSION,
+    "facts": {
+        "platform": "darwin",
+        "os": "macOS 26.1",
+        "chip": "Apple M5",
+        "python": "3.13.1",
+        "machine": "arm64",
+        "versions": {"mlx": "0.32.4"},
+        "wheel_tags": {"mlx-metal": "py3-none-macosx_26_0_arm64"},
+    },
+    "readings": [],
+    "checks": [{"name": "swap", "result": "agrees", "ours": "1", "other": "1"}],
+    "answers": [
+        {"kind": "run", "asked": "pmset -g batt", "found": "Now drawing from 'Battery Power'\n", "ms": 1.0},
+        {"kind": "notify", "asked": "com.apple.system.thermalpressurelevel", "found": 2, "ms": 1.0},
+        {"kind": "run", "asked": "vm_stat", "reason": "vm_stat is not installed", "ms": 1.0},
+    ],
+    "trials": {"first_decode_after_idle_s": {"0.5": 1.2}, "aa": {"reason": "no model"}},
+}
+
+
+def test_another_machine_s_answers_are_read_by_todays_parsers() -> None:
+    readings = {each.field: each for each in replay(json.dumps(MINIMAL)).readings}
+    assert readings["power_source"].value_text == "battery"
+    assert (readings["thermal_level"].value, readings["thermal_level"].value_text) == (2, "heavy")
+    assert readings["wired_bytes"].reason == "vm_stat is not installed"
+    assert readings["swap_used_bytes"].reason == "the report does not hold sysctl vm.swapusage"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"report_version": 99},
+        {"facts": {}},
+        {"facts": MINIMAL["facts"] | {"wheel_tags": []}},
+        {"checks": [{"name": "x"}]},
+        {"checks": 3},
+        {"answers": [{"kind": "run"}]},
+        {"answers": None},
+        {"trials": {}},
+        {"trials": {"first_decode_after_idle_s": {"1": "slow"}, "aa": {}}},
+        {"trials": {"first_decode_after_idle_s": [], "aa": {}}},
+    ],
+)
+def test_what_is_no_report_is_one_line(change: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(MINIMAL | change))
+    with pytest.raises(InputError):
+        replay(path.read_text())
+    assert len(Shell(tmp_path)("doctor", "--replay", str(path), code=2).stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"[]", b"\xff", b"[" * 100_000, b'{"report_version": 1}'])
+def test_a_file_of_another_kind_is_one_line(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_bytes(content)
+    assert len(Shell(tmp_path)("doctor", "--replay", str(path), code=2).stderr.splitlines()) == 1
+
+
+def test_output_without_a_self_test_is_refused(tmp_path: Path) -> None:
+    assert "add --selftest" in Shell(tmp_path)("doctor", "-o", "report.json", code=2).stderr
+
+
+def test_a_wheel_has_the_platform_that_it_was_built_for() -> None:
+    tag = wheel_tag("mlx")
+    assert tag is not None
+    assert tag.startswith("cp3")
+    assert wheel_tag("no-such-package") is None
