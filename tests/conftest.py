@@ -14,6 +14,7 @@ import pytest
 
 import db.session
 from db.migrate import Version, current, upgrade
+from orchestrator.planning import simulation_cache
 from workers.files.private import make_private_folder
 from workers.masking import KNOWN
 
@@ -46,6 +47,15 @@ def fresh_databases_are_copies(tmp_path_factory: pytest.TempPathFactory) -> Iter
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(db.session, "upgrade", copied)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def simulations_are_kept_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Plans made in this process share their simulations, and leave none in the user's cache."""
+    folder = tmp_path_factory.mktemp("simulations")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulation_cache, "folder", lambda: folder)
         yield
 
 

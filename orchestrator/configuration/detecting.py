@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import InputError
+from orchestrator.planning.simulation_cache import simulated
 from orchestrator.schedule import square_rounds, whole_squares
 
 if TYPE_CHECKING:
@@ -36,20 +38,20 @@ def with_rounds_to_detect(
             f"design.detect={text} and design.rounds={chosen['rounds']}: set one of them;"
             " design.rounds=null leaves the choice to detect"
         )
-    from orchestrator.statistics.power import MOST_ROUNDS, rounds_for
-
     entries = arms + chosen["aa"]
     effect = effect_of(text)
     refuse_one_entry(entries, what=f"design.detect={text}")
     setting, basis = _basis(noise())
-    found = partial(rounds_for, setting, arms=entries, effect=effect, aa=chosen["aa"], alpha=chosen["alpha"])
-    rounds = found(margin=chosen["margin"], power=POWER)
-    if rounds is None and effect <= chosen["margin"] and found(margin=0.0, power=POWER) is not None:
+    found = partial(_rounds, setting, arms=entries, effect=effect, aa=chosen["aa"], alpha=chosen["alpha"])
+    rounds = found(margin=chosen["margin"])
+    if rounds is None and effect <= chosen["margin"] and found(margin=0.0) is not None:
         raise InputError(
             f"design.detect={text}: is within design.margin={chosen['margin']:g}, so its verdict would be"
             f' "no difference"; set design.margin={effect / 2:g} or less, or take a larger effect'
         )
     if rounds is None:
+        from orchestrator.statistics.power import MOST_ROUNDS
+
         raise InputError(f"design.detect={text}: needs more than {MOST_ROUNDS} rounds ({basis}); take a larger effect")
     if chosen.get("order") == "williams":
         rounds = whole_squares(rounds, square=square_rounds(entries), alpha=chosen["alpha"])
@@ -76,12 +78,37 @@ def detects(*, arms: int, aa: bool, rounds: int, alpha: float, margin: float, no
         return f"nothing: {ALONE}"
     if arms > MOST_ENTRIES:
         return f"not simulated for {arms} entries a round"
-    from orchestrator.statistics.power import smallest_effect
-
     setting, basis = _basis(noise)
-    found = smallest_effect(setting, arms=arms, aa=aa, rounds=rounds, alpha=alpha, margin=margin, power=POWER)
-    size = "no effect up to twofold" if found.effect is None else f"effects of {found.effect:.1%} and more"
+    effect = _effect(setting, arms=arms, aa=aa, rounds=rounds, alpha=alpha, margin=margin)
+    size = "no effect up to twofold" if effect is None else f"effects of {effect:.1%} and more"
     return f'{size} (verdict "supported" in {POWER:.0%} of runs, {basis})'
+
+
+def _rounds(setting: "Noise", **design: Any) -> int | None:
+    """`power.rounds_for`, simulated once."""
+
+    def simulate() -> int | None:
+        from orchestrator.statistics.power import rounds_for
+
+        return rounds_for(setting, power=POWER, **design)
+
+    found = simulated("rounds", _inputs(setting, design), simulate)
+    return None if found is None else int(found)
+
+
+def _effect(setting: "Noise", **design: Any) -> float | None:
+    """The effect of `power.smallest_effect`, simulated once."""
+
+    def simulate() -> float | None:
+        from orchestrator.statistics.power import smallest_effect
+
+        return smallest_effect(setting, power=POWER, **design).effect
+
+    return simulated("effect", _inputs(setting, design), simulate)
+
+
+def _inputs(setting: "Noise", design: Mapping[str, Any]) -> dict[str, Any]:
+    return {"power": POWER, "setting": asdict(setting), **design}
 
 
 def effect_of(text: str) -> float:
@@ -109,7 +136,7 @@ def percentage(text: str, *, what: str, low: float, high: float) -> float:
 
 
 def _basis(noise: "Noise | None") -> tuple["Noise", str]:
-    from orchestrator.statistics.power import ASSUMED
+    from orchestrator.statistics.drift import ASSUMED
 
     setting = noise or ASSUMED
     where = "as in this host's last run" if noise else "assumed: no run on this host yet"

@@ -61,17 +61,33 @@ def host_row(session: "Session", host: HostFacts) -> "models.Host":
     return row
 
 
+def has_measured(url: str, host: HostFacts) -> bool:
+    """Whether a finished run of real models on this machine is stored.
+
+    Args:
+        url: the database; it need not be there.
+    """
+    sql = text("SELECT DISTINCT host_id FROM run WHERE status = 'done' AND NOT simulated")
+    try:
+        database = open_existing(url)
+        with plain_read(database) as connection:
+            measured = set(connection.execute(sql).scalars())
+        return not measured.isdisjoint(own_host_ids(database, host))
+    except DatabaseError:
+        return False  # no database yet, or one that `run` will refuse with its reason
+
+
 def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
     """The rates of arms that were measured on this host before, by name.
 
     Args:
         url: the database; it need not be there.
     """
-    from db.rates import measured_rates
-
     by_config = {arm.config_sha256: arm.name for arm in plan.arms if not is_simulated(arm)}
     if not by_config:
         return {}
+    from db.rates import measured_rates  # the ORM: a plan of simulated arms needs none
+
     try:
         database = open_existing(url)
         found = measured_rates(database, by_config, host_ids=own_host_ids(database, read_host()))

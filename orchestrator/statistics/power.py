@@ -12,9 +12,6 @@ from orchestrator.statistics.drift import Setting
 from orchestrator.statistics.observations import ScopeTrials
 from orchestrator.statistics.planned import Layout, supported_share
 
-# Stated wherever it is used for want of a history: a laptop that loses a sixth of its speed over the run.
-ASSUMED = Setting(profile="linear", size=-0.17, noise=0.01)
-
 MOST_ROUNDS = 200
 LEAST_EFFECT, LARGEST_EFFECT = 0.002, 1.0  # relative ones that a plan names
 REACH = 8.0  # of an effect, within which a simulation is asked for the one that it finds

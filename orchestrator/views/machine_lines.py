@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from orchestrator.configuration.detecting import detects
 from orchestrator.plan import Plan
 from orchestrator.planning.forecast import forecast
-from orchestrator.planning.hosts import known_rates
+from orchestrator.planning.hosts import has_measured, known_rates
 from orchestrator.planning.residency import is_simulated, plan_of
 from orchestrator.planning.weights import fetch_line, memory_line, what_does_not_fit, wrong_draft
 from orchestrator.schedule import ScheduledTrial
@@ -45,7 +45,11 @@ def _detects(plan: Plan, url: str) -> str:
 def noise_here(url: str | None) -> "Noise | None":
     """This host's noise and drift, as its last run showed them."""
     from db.session import database_url
-    from orchestrator.judging import host_noise
     from workers.machine.host import read_host
 
-    return host_noise(database_url(url), host=read_host())
+    where, host = database_url(url), read_host()
+    if not has_measured(where, host):
+        return None
+    from orchestrator.judging import host_noise  # pandas
+
+    return host_noise(where, host=host)
