@@ -38,7 +38,7 @@ def simulated(name: str, inputs: Mapping[str, Any], simulate: Callable[[], float
     text = json.dumps([name, inputs, code_digest()], sort_keys=True)
     path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["result"]
+        found: float | None = json.loads(path.read_text(encoding="utf-8"))["result"]
         if found is None or type(found) in (int, float):
             return found
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
