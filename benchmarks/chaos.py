@@ -43,15 +43,26 @@ from orchestrator.judging import judge
 from orchestrator.plan import Plan
 from orchestrator.planning.weights import find_weights
 from orchestrator.queue import entry_run, machine_lock
+from orchestrator.report import building, loading
+from orchestrator.report import terminal as report_terminal
 from orchestrator.running.events import Observer
 from orchestrator.running.recorder import create_run
 from orchestrator.schedule import ScheduledTrial, attempt_order, build_schedule
 from orchestrator.statistics.findings import AuditResult
 from orchestrator.stored_run import StoredRun
-from orchestrator.views import audit_view, meaning_view, terminal
+from orchestrator.views import terminal
 from workers.machine.host import read_host
 
-WARM = (entry_run, machine_lock, Observer, audit_view, meaning_view, terminal)  # imported before any fork
+# Imported before any fork.
+WARM = (
+    entry_run,
+    machine_lock,
+    Observer,
+    building,
+    loading,
+    report_terminal,
+    terminal,
+)
 SIMULATED = ("engine=simulated", "checkpoint=simulated", "workload=quick", "engine.effect=1.0,1.1", "gate.cooldown_s=0")
 EARLY, AT_COMMIT, WORKER = 0.45, 0.2, 0.12  # shares of the kills: before the first trial, about a commit, a worker
 MEASURING = 0.25  # of a life after its first trial, on average, over the time before it

@@ -24,16 +24,15 @@ from rich.terminal_theme import MONOKAI
 
 from db.frames import runs
 from db.session import database_url, open_existing
-from orchestrator.judging import judge
 from orchestrator.plan import Plan
-from orchestrator.report.building import build_report
+from orchestrator.report.building import build_audit, build_report
 from orchestrator.report.charts.theme import WIDE
+from orchestrator.report.document import Document
 from orchestrator.report.drawing import png_alone, svg_alone
 from orchestrator.report.loading import load_material
 from orchestrator.report.page import render_page
-from orchestrator.report.parts import Report
+from orchestrator.report.terminal import print_document
 from orchestrator.stored_run import StoredRun
-from orchestrator.views.audit_view import print_audit
 
 WIDTH = 80
 PAGE_SIZE = "960,1180"  # of the browser's window, in px
@@ -56,7 +55,7 @@ def main() -> None:
     run = StoredRun.load(database, run_id)
     if wanted.terminal:
         out = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False)
-        print_audit(judge(run.trials, run.plan), plan=run.plan, run_id=run_id, out=out)
+        print_document(build_audit(load_material(run, record=False)), out)
         write_terminal(out, run.plan, wanted.terminal)
     if wanted.chart or wanted.page:
         report = build_report(load_material(run), made_at=dt.datetime.now(dt.UTC))
@@ -73,7 +72,7 @@ def write_terminal(out: Console, plan: Plan, target: Path) -> None:
     target.write_text(re.sub(r"[ \t]+\n", "\n", svg), encoding="utf-8")
 
 
-def write_chart(report: Report, key: str, target: Path) -> None:
+def write_chart(report: Document, key: str, target: Path) -> None:
     chosen = {picture.key: picture for picture in report.pictures}
     if key not in chosen:
         sys.exit(f"--chart {key}: the report has {', '.join(chosen)}")
@@ -84,7 +83,7 @@ def write_chart(report: Report, key: str, target: Path) -> None:
         target.write_text(svg_alone(drawing), encoding="utf-8")
 
 
-def write_page(report: Report, target: Path) -> None:
+def write_page(report: Document, target: Path) -> None:
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
         sys.exit(f"--page: none of {', '.join(BROWSERS)} on PATH")

@@ -114,13 +114,18 @@ class Judged:
 
     result: AuditResult
     composition: tuple[Table, Factorial] | None
-    revisions: tuple[str, ...] = ()  # where an earlier method decided otherwise, as `word: what`
+    revisions: tuple[str, ...] = ()  # a sentence per comparison that an earlier method decided otherwise
+
+
+def judgement(run: StoredRun) -> Judged:
+    """Audit a run by its own plan; nothing is stored."""
+    result = judge(run.trials, run.plan)
+    return Judged(result=result, composition=composition(run), revisions=revisions(run.database, run.run_id, result))
 
 
 def judge_run(run: StoredRun) -> Judged:
-    """Audit the stored trials of a run and store the judgement beside them."""
-    result = judge(run.trials, run.plan)
-    judged = Judged(result=result, composition=composition(run), revisions=revisions(run.database, run.run_id, result))
+    """Audit a run and store the judgement beside it."""
+    judged = judgement(run)
     compositions = None
     if judged.composition is not None:
         table, found = judged.composition

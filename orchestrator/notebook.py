@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from db.engine import Database
-    from orchestrator.audit import Comparison
 
 _SHOWN = ("treatment", "prompts", "turn", "verdict", "ratio", "ci_low", "ci_high", "p_value")
 
@@ -59,25 +58,22 @@ def audit(run: str = "last", *, db: str | None = None) -> Audit:
     from db.frames import verdicts as stored_verdicts
     from orchestrator.commands.stored_runs import measured_run
     from orchestrator.judging import judge_run
-    from orchestrator.views.audit_markdown import markdown
-    from orchestrator.views.audit_view import overall, plan_is_simulated, sentence
+    from orchestrator.report.building import build_audit
+    from orchestrator.report.loading import load_material
+    from orchestrator.report.markdown import render_markdown
 
     with _opened(db) as database:
         stored = measured_run(database, run)
-        plan, run_id = stored.plan, stored.run_id
-        result = judge_run(stored).result
+        material = load_material(stored, judge_run(stored), record=False)
+        said = build_audit(material)
         return Audit(
-            run_id=run_id,
-            experiment=plan.experiment,
-            simulated=plan_is_simulated(plan),
-            sentences=tuple(_with_verdict(one, sentence(one)) for one in overall(result)),
-            table=stored_verdicts(database, run_id),
-            markdown=markdown(result, plan=plan, run_id=run_id),
+            run_id=stored.run_id,
+            experiment=stored.plan.experiment,
+            simulated=material.run.simulated,
+            sentences=tuple(f"{line.verdict}: {line.sentence}" for line in said.lines[: len(material.overall)]),
+            table=stored_verdicts(database, stored.run_id),
+            markdown=render_markdown(said, images=None),
         )
-
-
-def _with_verdict(one: "Comparison", said: str) -> str:
-    return f"{one.verdict.replace('_', ' ')}: {said}"
 
 
 def verdicts(run: str = "last", *, db: str | None = None) -> "pd.DataFrame":

@@ -13,8 +13,8 @@ from orchestrator.vocabulary import VERDICTS
 
 
 def revisions(database: Database, run_id: str, result: AuditResult) -> tuple[str, ...]:
-    """One line for each comparison over all that the last judgement by another method decided otherwise, as
-    `word: what`; one more counts those in parts of the run. None: there is no such judgement, or it agrees."""
+    """A sentence per comparison over all that the last judgement by another method decided otherwise; one more counts
+    those in parts of the run. Empty when there is no such judgement, or it agrees."""
     with read_only(database) as session:
         earlier = session.scalars(
             select(models.Audit)
@@ -40,14 +40,14 @@ def _lines(earlier: models.Audit, result: AuditResult) -> Iterator[str]:
     for before, now in changed:
         if now.over_all:
             yield (
-                f"decided otherwise: {now.treatment} against {now.control}: method {earlier.method_version}, on"
+                f"{now.treatment} against {now.control}: method {earlier.method_version}, on"
                 f" {earlier.created_at:%Y-%m-%d}, said {_words(before)}; method {result.method_version} says"
                 f" {_words(now)}, because {_reasons(now)}"
             )
     parts = sum(not now.over_all for _, now in changed)
     if parts:
         noun = "comparison" if parts == 1 else "comparisons"
-        yield f"decided otherwise: {parts} {noun} in parts of the run, see the table"
+        yield f"{parts} {noun} in parts of the run, see the table"
 
 
 def _words(one: models.Comparison | Comparison) -> str:

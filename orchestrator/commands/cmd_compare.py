@@ -14,8 +14,8 @@ from orchestrator.errors import InputError
 def command(run_a: str, run_b: str, url: str | None) -> None:
     """Relate two runs through the control that both of them held."""
     from orchestrator.judging import evenings_of, run_side
+    from orchestrator.report.relations import print_comparison
     from orchestrator.statistics.compare import compare_runs
-    from orchestrator.views.relation_view import print_comparison
     from orchestrator.views.terminal import console
 
     database = open_stored(url)

@@ -19,8 +19,8 @@ def command(url: str | None, metric: str, *, simulated: bool, **filters: str | N
     """Show each configuration over time, and what changed when its speed did."""
     from db.history import SERIES, VERSIONS, arm_history
     from orchestrator.judging import SHORT_HASH, explanations
+    from orchestrator.report.relations import print_explanations, print_history
     from orchestrator.statistics.history import Point, change_points
-    from orchestrator.views.relation_view import print_explanations, print_history
     from orchestrator.views.terminal import console
 
     out = console()

@@ -3,15 +3,11 @@
 import datetime as dt
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.commands import options
 from orchestrator.commands.stored_runs import measured_run, open_stored
-
-if TYPE_CHECKING:
-    from orchestrator.statistics.claims import Claim
 
 PATH = click.Path(path_type=Path)
 
@@ -29,6 +25,7 @@ def command(run_text: str, url: str | None, output: Path, images: Path | None, m
 
     It works offline and holds no script. RUN is an id, a unique part of one, or `last`.
     """
+    from orchestrator.commands.claims import named_claims
     from orchestrator.report.building import build_report
     from orchestrator.report.loading import load_material
     from orchestrator.report.markdown import render_markdown
@@ -37,7 +34,7 @@ def command(run_text: str, url: str | None, output: Path, images: Path | None, m
 
     check_targets(output, images, markdown)
     database = open_stored(url)
-    material = load_material(measured_run(database, run_text), claims=_claims())
+    material = load_material(measured_run(database, run_text), claims=named_claims())
     report = build_report(material, made_at=dt.datetime.now(dt.UTC))
     write_text(output, render_page(report))
     _say("report", output)
@@ -58,13 +55,3 @@ def _say(what: str, path: Path) -> None:
 def _seen_from(folder: Path, text: Path) -> str:
     """The images' folder as the Markdown file names it."""
     return os.path.relpath(folder, text.parent).replace(os.sep, "/")
-
-
-def _claims() -> "tuple[Claim, ...]":
-    from orchestrator.configuration.groups import Parts
-    from orchestrator.statistics.claims import claim_of
-
-    parts = Parts()
-    names = parts.options("claim")
-    parts.load([("claim", name) for name in names])
-    return tuple(claim_of(parts.values(("claim", name))) for name in names)

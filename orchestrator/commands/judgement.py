@@ -1,17 +1,20 @@
 """A run's audit, as `audit` prints it and as `run` and `resume` end with. Loads pandas."""
 
+import sys
 from collections.abc import Sequence
 
 import click
 
 from db.escaping import shown_line
 from orchestrator.audit import AuditResult
-from orchestrator.caveats import caveats
-from orchestrator.errors import InputError
-from orchestrator.judging import arm_facts, conditions, judge_run
-from orchestrator.meaning import findings
+from orchestrator.commands.claims import named_claims
+from orchestrator.judging import judge_run
+from orchestrator.report.building import build_audit
+from orchestrator.report.json import render_json
+from orchestrator.report.loading import load_material
+from orchestrator.report.markdown import render_markdown
+from orchestrator.report.terminal import print_document
 from orchestrator.stored_run import StoredRun
-from orchestrator.views.audit_view import show_audit
 from orchestrator.views.terminal import console
 
 EXIT_VERDICT = 1  # a verdict is one of those that --fail-on names
@@ -19,18 +22,15 @@ EXIT_VERDICT = 1  # a verdict is one of those that --fail-on names
 
 def audit_and_show(run: StoredRun, *, fail_on: Sequence[str], style: str, against: str | None = None) -> int:
     """Judge a run, and print the judgement and, beside it, the claims that are named in `against`."""
+    claims = () if against is None else named_claims(against)
     judged = judge_run(run)
-    show_audit(
-        judged.result,
-        plan=run.plan,
-        run_id=run.run_id,
-        style=style,
-        composition=judged.composition,
-        found=findings(run, judged.result),
-        caveats=(*caveats(run.database, run.run_id), *judged.revisions),
-    )
-    if against is not None and style == "table":
-        _show_claims(run, judged.result, against)
+    material = load_material(run, judged, claims=claims, record=False)
+    if style == "json":
+        sys.stdout.write(render_json(material))
+    elif style == "markdown":
+        sys.stdout.write(render_markdown(build_audit(material, claims_asked=against is not None), images=None))
+    else:
+        print_document(build_audit(material, claims_asked=against is not None), console())
     return _exit_code(judged.result, fail_on)
 
 
@@ -45,19 +45,3 @@ def _exit_code(result: AuditResult, fail_on: Sequence[str]) -> int:
         return 0
     click.echo(f"interlace: --fail-on: {shown_line('; '.join(named))}", err=True)
     return EXIT_VERDICT
-
-
-def _show_claims(run: StoredRun, result: AuditResult, against: str) -> None:
-    from orchestrator.configuration.groups import Parts  # hydra: few audits need it
-    from orchestrator.statistics.claims import beside, claim_of
-    from orchestrator.views.relation_view import print_claims
-
-    parts = Parts()
-    known = parts.options("claim")
-    names = known if against == "claims" else against.split(",")
-    if unknown := [name for name in names if name not in known]:
-        raise InputError(f"--against {unknown[0]}: no such claim; type `claims` for all, or some of {', '.join(known)}")
-    parts.load([("claim", name) for name in names])
-    claims = [claim_of(parts.values(("claim", name))) for name in names]
-    found = beside(result, claims, arms=arm_facts(run.trials), conditions=conditions(run.trials, run.plan))
-    print_claims(found, console())

@@ -1,10 +1,13 @@
-"""From what is known of a run to the whole report. Pure."""
+"""From what is known of a run to what is said of it: an audit, or a whole report. Pure."""
 
 import datetime as dt
+from collections.abc import Iterable
+from dataclasses import replace
 
+from orchestrator.report.document import Absent, Document, Fork, Section
 from orchestrator.report.material import Material
-from orchestrator.report.parts import Absent, Report, Section
-from orchestrator.report.sections.meaning import meaning_sections
+from orchestrator.report.sections.ceiling import ceiling_section
+from orchestrator.report.sections.losslessness import losslessness_section
 from orchestrator.report.sections.record import (
     again_section,
     claims_section,
@@ -17,21 +20,28 @@ from orchestrator.report.sections.results import (
     composition_section,
     course_section,
     effects_section,
+    notes_section,
     rounds_section,
     rounds_words,
 )
-from orchestrator.report.verdict import verdict_lines, verdict_sentence, warnings
+from orchestrator.report.sections.speculation import sampling_section, widths_section
+from orchestrator.report.sections.turns import turns_section
+from orchestrator.report.verdict import verdict_lines, verdict_sentence
+from orchestrator.report.warnings import warnings
 from orchestrator.report.words import counted
 
+Part = Section | Absent
 
-def build_report(material: Material, *, made_at: dt.datetime) -> Report:
+
+def build_report(material: Material, *, made_at: dt.datetime) -> Document:
     """Every section that has something to say, in the order of reading; the others by name, with the reason."""
-    parts = [
+    parts: list[Part] = [
         course_section(material),
         effects_section(material),
+        notes_section(material),
         rounds_section(material),
         composition_section(material),
-        *meaning_sections(material),
+        *_meaning(material),
         arms_section(material),
         evidence_section(material),
         claims_section(material),
@@ -39,19 +49,63 @@ def build_report(material: Material, *, made_at: dt.datetime) -> Report:
         environment_section(material),
         again_section(material),
     ]
-    return Report(
+    made = (
+        f"interlace report of run {material.run.run_id}, method {material.result.method_version},"
+        f" made {made_at:%Y-%m-%d %H:%M} UTC"
+    )
+    absent = tuple(part for part in parts if isinstance(part, Absent))
+    return replace(_said(material, parts), about=_about(material), absent=absent, made=made)
+
+
+def build_audit(material: Material, *, claims_asked: bool = False) -> Document:
+    """What a person reads after a run: the report's words, without what stands behind them.
+
+    Args:
+        claims_asked: whether to say so where no claim is about a contrast of the run.
+    """
+    claims = claims_section(material)
+    parts: list[Part] = [
+        effects_section(material),
+        course_section(material),
+        arms_section(material),
+        composition_section(material),
+        *_meaning(material),
+        notes_section(material),
+        claims,
+    ]
+    absent = (claims,) if claims_asked and isinstance(claims, Absent) else ()
+    sections = [_brief(part) for part in parts if isinstance(part, Section)]
+    return replace(_said(material, sections), about=(f"run {material.run.run_id}",), absent=absent)
+
+
+def _meaning(material: Material) -> tuple[Part, ...]:
+    """What the numbers mean."""
+    return (
+        losslessness_section(material.findings.losslessness),
+        widths_section(material),
+        ceiling_section(material),
+        turns_section(material),
+        sampling_section(material),
+    )
+
+
+def _said(material: Material, parts: Iterable[Part]) -> Document:
+    return Document(
         title=material.run.experiment,
-        about=_about(material),
+        about=(),
         warnings=warnings(material),
         verdict=verdict_sentence(material),
         lines=verdict_lines(material),
         sections=tuple(part for part in parts if isinstance(part, Section)),
-        absent=tuple(part for part in parts if isinstance(part, Absent)),
-        made=(
-            f"interlace report of run {material.run.run_id}, method {material.result.method_version},"
-            f" made {made_at:%Y-%m-%d %H:%M} UTC"
-        ),
     )
+
+
+def _brief(section: Section) -> Section:
+    """Without tables that an audit does not show, and of each arm's forks the first."""
+    first: dict[str, Fork] = {}
+    for fork in section.forks:
+        first.setdefault(fork.arm_name, fork)
+    return replace(section, grids=tuple(grid for grid in section.grids if not grid.extra), forks=tuple(first.values()))
 
 
 def _about(material: Material) -> tuple[str, ...]:

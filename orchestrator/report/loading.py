@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import RowMapping, select, text
+from sqlalchemy import RowMapping, func, select, text
 
 from db import models
 from db.engine import Database
 from db.session import read_only
-from orchestrator.judging import arm_facts, composition, conditions, judge
+from orchestrator.judging import Judged, arm_facts, conditions, judgement
 from orchestrator.meaning import findings
 from orchestrator.report.material import ArmRow, Material, RunFacts, Sign, Versions
 from orchestrator.statistics.claims import Claim, beside
@@ -41,15 +41,20 @@ ORDER BY arm.is_control DESC, arm.id, generations DESC
 """
 
 
-def load_material(stored: StoredRun, *, claims: Sequence[Claim] = ()) -> Material:
-    """Everything that a report of the run shows, judged now by the run's own plan.
+def load_material(
+    stored: StoredRun, judged: Judged | None = None, *, claims: Sequence[Claim] = (), record: bool = True
+) -> Material:
+    """Everything that an audit or a report of the run shows.
 
     Args:
+        judged: its judgement; None: judged now by the run's own plan, and not stored.
         claims: published figures to set beside the results; those about other contrasts are left out.
+        record: also versions and evidence, which an audit does not show.
     """
     database, run_id, plan, frame = stored.database, stored.run_id, stored.plan, stored.trials
     run = _run_facts(database, run_id)
-    result = judge(frame, plan)
+    judged = judged or judgement(stored)
+    result = judged.result
     found = beside(result, claims, arms=arm_facts(frame), conditions=conditions(frame, plan)) if claims else ()
     return Material(
         run=run,
@@ -57,12 +62,44 @@ def load_material(stored: StoredRun, *, claims: Sequence[Claim] = ()) -> Materia
         arms=tuple(ArmRow(**_flags(row, "is_control")) for row in _rows(database, _ARMS, run_id)),
         trials=frame,
         result=result,
-        composition=composition(stored),
+        composition=judged.composition,
         claims=found,
         findings=findings(stored, result),
-        versions=tuple(Versions(**row) for row in _rows(database, _VERSIONS, run_id)),
-        signs=tuple(Sign(**_flags(row, "requested", "engaged", "useful")) for row in _rows(database, _SIGNS, run_id)),
+        versions=tuple(Versions(**row) for row in _rows(database, _VERSIONS, run_id)) if record else (),
+        signs=_signs(database, run_id) if record else (),
+        revisions=judged.revisions,
+        caches_unknown=_caches_unknown(database, run_id) if run.randomised else (),
     )
+
+
+def _signs(database: Database, run_id: str) -> tuple[Sign, ...]:
+    rows = _rows(database, _SIGNS, run_id)
+    return tuple(Sign(**_flags(row, "requested", "engaged", "useful")) for row in rows)
+
+
+def _caches_unknown(database: Database, run_id: str) -> tuple[str, ...]:
+    """Arms behind servers that never state how much of a first prompt came from a cache; not those launched without."""
+    answered = (
+        select(models.Arm.name, models.Arm.config)
+        .join(models.Trial, models.Trial.arm_id == models.Arm.id)
+        .join(models.Generation, models.Generation.trial_id == models.Trial.id)
+        .where(
+            models.Arm.run_id == run_id,
+            models.Trial.kind == "measured",
+            models.Generation.turn == 0,
+            models.Generation.stamps_of == "chunk",
+        )
+        .group_by(models.Arm.id)
+        .having(func.count(models.Generation.cached_tokens) == 0, func.count(models.Trial.round_id.distinct()) > 1)
+        .order_by(models.Arm.id)
+    )
+    with read_only(database) as session:
+        rows = session.execute(answered).all()
+    return tuple(name for name, config in rows if not _launched_without_cache(config.get("engine")))
+
+
+def _launched_without_cache(engine: object) -> bool:
+    return isinstance(engine, dict) and engine.get("prefix_cache") is False and engine.get("attach") is None
 
 
 def _rows(database: Database, sql: str, run_id: str) -> list[RowMapping]:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable
 
 from db.escaping import in_markdown, shown
-from orchestrator.report.parts import Cell, Fork, Grid, Report, Section
+from orchestrator.report.document import Cell, Document, Fork, Grid, Section
 
 
-def render_markdown(report: Report, *, images: str | None) -> str:
+def render_markdown(report: Document, *, images: str | None) -> str:
     """The report's text.
 
     Args:
@@ -40,7 +40,7 @@ def _section(section: Section, images: str | None) -> Iterable[str]:
         yield from (f"**{in_markdown(picture.title)}**", "")
         if images is not None:
             yield from (f"![{in_markdown(picture.title)}]({_address(images)}/{picture.key}.png)", "")
-        yield from (in_markdown(picture.detail), "")
+            yield from (in_markdown(picture.detail), "")
     for line in section.lines:
         yield f"- {in_markdown(line)}"
     for grid in section.grids:
@@ -57,7 +57,13 @@ def _grid(grid: Grid) -> Iterable[str]:
     yield "| " + " | ".join(in_markdown(name) or " " for name in grid.columns) + " |"
     yield "|" + "".join("---:|" if at in grid.numeric else "---|" for at in range(len(grid.columns)))
     for row in grid.rows:
-        yield "| " + " | ".join(in_markdown(value.text if isinstance(value, Cell) else value) for value in row) + " |"
+        yield "| " + " | ".join(in_markdown(_cell(value)) for value in row) + " |"
+
+
+def _cell(value: str | Cell) -> str:
+    if isinstance(value, Cell):
+        return f"{value.sign} {value.text}" if value.sign else value.text
+    return value
 
 
 def _fork(fork: Fork) -> Iterable[str]:

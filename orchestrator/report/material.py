@@ -105,6 +105,8 @@ class Material:
     findings: Findings
     versions: tuple[Versions, ...]
     signs: tuple[Sign, ...]
+    revisions: tuple[str, ...] = ()  # comparisons that an earlier version of the method decided otherwise
+    caches_unknown: tuple[str, ...] = ()  # arms whose servers never say how much of a prompt was cached
 
     @property
     def overall(self) -> tuple[Comparison, ...]:

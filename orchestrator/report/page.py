@@ -13,9 +13,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from orchestrator.report.charts.theme import COLOURS, NARROW, WIDE
+from orchestrator.report.charts.theme import COLOURS, NARROW, TONES, WIDE
+from orchestrator.report.document import Document, Picture
 from orchestrator.report.drawing import svg_for_page
-from orchestrator.report.parts import Picture, Report
 from orchestrator.report.words import shown
 
 
@@ -27,7 +27,7 @@ class Drawn:
     narrow: Markup
 
 
-def render_page(report: Report) -> str:
+def render_page(report: Document) -> str:
     """The page's text."""
     environment = Environment(
         loader=PackageLoader("orchestrator.report"),
@@ -60,7 +60,7 @@ def style_sheet(environment: Environment) -> str:
     """The variables of both colour schemes, then the rules. Paper is always light."""
     light = "".join(f"--{name}:{colour.light};" for name, colour in COLOURS.items())
     dark = "".join(f"--{name}:{colour.dark};" for name, colour in COLOURS.items())
-    tones = "".join(f".tone-{name}{{color:var(--{name})}}" for name in COLOURS)
+    tones = "".join(f".tone-{tone}{{color:var(--{name})}}" for tone, name in TONES.items())
     rules = environment.get_template("page.css").render()
     return (
         f":root{{color-scheme:light dark;{light}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"

@@ -1,22 +1,22 @@
-"""The top of the page: the verdict in one sentence, a line for each arm, and what to know before believing it."""
+"""What stands first: the verdict in one sentence, and a line per arm. Pure."""
 
 import math
 from collections.abc import Iterable, Sequence
 
 from orchestrator.audit import Comparison
 from orchestrator.findings.turns import late_turns
-from orchestrator.report.charts.theme import VERDICTS
-from orchestrator.report.material import FINISHED, Material
-from orchestrator.report.parts import Line
-from orchestrator.report.words import change, counted, listed, number, percent, shortened, span, times
+from orchestrator.report.document import Line
+from orchestrator.report.material import Material
+from orchestrator.report.words import counted, listed, number, percent, shortened, span, times
 from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.observations import LOWER_IS_FASTER
-from orchestrator.views.audit_view import sentence
+from orchestrator.vocabulary import VERDICTS
 
 HEADLINE_CHARACTERS = 44
 NOT_RANDOMISED = "not_randomised"  # code of the reason that names the drift which would explain a difference
 TOLD_ONE_BY_ONE = 3  # treatments; more are counted
 DRIFT_WORTH_TELLING = 0.02
+TOLD_AS_TIMES = 2.0  # so many times as fast, and no more in percent
 
 _CLAUSES = {
     "no_difference": ("{} makes no difference that matters", "{} make no difference that matters"),
@@ -55,7 +55,7 @@ def clause(one: Comparison) -> str:
     """What is found of one arm, without the control's name."""
     arm = in_a_headline(one.treatment)
     if one.split is not None:
-        return f"{arm} is better for one thing and worse for another"
+        return f"{arm}: better for one thing and worse for another"
     if (varies := one.varies) is not None:
         return f"for {arm} {varies.text}"
     if one.verdict == "supported":
@@ -85,7 +85,7 @@ def speed_words(one: Comparison) -> str:
     speed = speed_of(one)
     if speed is None:
         return "not measured"
-    if speed >= 2:
+    if speed >= TOLD_AS_TIMES:
         return f"{number(speed, digits=2)} times as fast"
     return f"{percent(abs(speed - 1))} {'faster' if speed > 1 else 'slower'}"
 
@@ -162,7 +162,7 @@ def verdict_lines(material: Material) -> tuple[Line, ...]:
 
 
 def _line(one: Comparison, confidence: float) -> Line:
-    tone, sign = VERDICTS[one.verdict]
+    verdict = VERDICTS[one.verdict]
     parts = [] if one.ratio is None else [times(one.ratio)]
     if one.ci_low is not None or one.ci_high is not None:
         parts[-1] += f" ({percent(confidence)}: {span(one.ci_low, one.ci_high)})"
@@ -171,43 +171,25 @@ def _line(one: Comparison, confidence: float) -> Line:
     unproved = next((reason.text for reason in one.reasons if reason.code == NOT_RANDOMISED), None)
     parts += [unproved] if unproved else []
     return Line(
-        sign=sign, tone=tone, verdict=one.verdict.replace("_", " "), sentence=sentence(one), figure=", ".join(parts)
+        sign=verdict.sign,
+        tone=verdict.tone,
+        verdict=verdict.words,
+        sentence=sentence(one),
+        figure=", ".join(parts),
     )
 
 
-def warnings(material: Material) -> tuple[tuple[str, str], ...]:
-    """What stands before everything else."""
-    run, found = material.run, []
-    if run.simulated:
-        found.append(("Simulated", "A fake clock and no model: nothing on this page was measured."))
-    if not run.randomised:
-        source = f" It was read from {run.source_name} ({run.origin})." if run.source_name else ""
-        found.append(
-            (
-                "Not randomised",
-                "The order of the trials was not drawn at random, so no test can tell an effect from drift."
-                f"{source} Verdicts need a run of interlace itself.",
-            )
-        )
-    if run.status != FINISHED:
-        done = max((one.rounds for one in material.overall), default=0)
-        why = f" ({run.note})" if run.note else ""
-        found.append(
-            (
-                "Unfinished",
-                f"The run is {run.status}{why}: {done} of {counted(run.rounds, 'planned round')} complete."
-                " What follows is what is stored so far.",
-            )
-        )
-    if dropped := [arm for arm in material.arms if arm.state != "active"]:
-        texts = [f"{arm.name} ({arm.state_reason or 'no reason stored'})" for arm in dropped]
-        found.append(("Left out", f"Not measured to the end: {listed(texts)}."))
-    return tuple(found)
-
-
-def drift_sentence(material: Material) -> str:
-    """The run's drift, or why it is unknown."""
-    drift = material.result.drift
-    if drift is None:
-        return f"Drift between the control runs at the ends is unknown: {material.result.drift_reason}."
-    return f"From the first control run to the last, {material.result.metric} changed by {change(drift)}."
+def sentence(one: Comparison) -> str:
+    """What the verdict says of the two arms."""
+    pair = f"{one.treatment} against {one.control}"
+    if one.split is not None:
+        return f"{pair}: better for one thing and worse for another, so no overall winner"
+    if (varies := one.varies) is not None:
+        return f"{pair}: {varies.text}"
+    if one.verdict == "supported" and (speed := speed_of(one)) is not None:
+        return f"{one.treatment} is {speed_words(one)} {'as' if speed >= TOLD_AS_TIMES else 'than'} {one.control}"
+    if one.verdict == "no_difference":
+        return f"{pair} make no difference that matters"
+    if one.verdict == "could_be_drift":
+        return f"{pair}: what was seen may be the machine, not the setting"
+    return f"{pair}: {'; '.join(reason.text for reason in one.reasons[:2])}"

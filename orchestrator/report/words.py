@@ -4,6 +4,12 @@ from db.escaping import shown as shown
 from db.escaping import shown_line as shown_line
 
 MISSING = "\u2013"
+METRIC_WORDS = {
+    "end_to_end_tps": "end-to-end rate (tokens/s)",
+    "decode_tps": "decode rate (tokens/s)",
+    "prefill_tps": "prefill rate (tokens/s)",
+    "ttft_s": "time to first token (s)",
+}
 TIMES, MINUS, MORE = "\u00d7", "\u2212", "\u2026"
 _SPACE = "\u00a0"  # no line ends between a number and its sign
 
@@ -14,6 +20,13 @@ def shortened(text: str, limit: int) -> str:
         return text
     tail = (limit - 1) // 2
     return f"{text[: limit - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def visible(text: str) -> str:
+    """A model's text in one line with nothing that a terminal would obey."""
+    return "".join(
+        "\u23ce" if letter == "\n" else letter if letter.isprintable() else repr(letter)[1:-1] for letter in text
+    )
 
 
 def times(ratio: float | None) -> str:
@@ -54,6 +67,18 @@ def number(value: float | None, *, digits: int = 3) -> str:
     return f"{value:,.{places}f}".replace(",", " ")
 
 
+def p_value(value: float | None) -> str:
+    """A p-value with three decimals."""
+    if value is None:
+        return MISSING
+    return f"{value:.3f}" if value >= 0.0005 else "<0.001"
+
+
+def decimals(value: float | None) -> str:
+    """Three decimals."""
+    return MISSING if value is None else f"{value:.3f}"
+
+
 def count(value: int | None) -> str:
     """A whole number with its thousands apart."""
     return MISSING if value is None else f"{value:,}".replace(",", " ")
@@ -89,6 +114,11 @@ def size(value: float | None) -> str:
 def listed(names: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def ended(text: str) -> str:
+    """A sentence with its full stop."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _magnitude(value: float) -> int:

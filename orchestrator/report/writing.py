@@ -5,8 +5,8 @@ from pathlib import Path
 
 from orchestrator.errors import InputError
 from orchestrator.report.charts.theme import WIDE
+from orchestrator.report.document import Document
 from orchestrator.report.drawing import png_alone, svg_alone
-from orchestrator.report.parts import Report
 from workers.files.atomic import write_file
 from workers.files.private import make_private_folder, refuse_unsafe
 
@@ -42,7 +42,7 @@ def write_text(path: Path, text: str) -> None:
     _write(path, text.encode("utf-8", "backslashreplace"))
 
 
-def write_images(report: Report, folder: Path) -> int:
+def write_images(report: Document, folder: Path) -> int:
     """Each picture as PNG and as SVG, on white, with its title; how many pictures there were.
 
     Raises:

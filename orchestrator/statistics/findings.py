@@ -132,14 +132,14 @@ def summarise(comparisons: Sequence[Comparison], drift: float | None, metric: st
 
 
 def _sentence(one: Comparison) -> str:
-    head = f"{one.treatment} against {one.control}: {VERDICTS[one.verdict].words}"
+    words = VERDICTS[one.verdict].words
+    head = f"{one.treatment} against {one.control}: {words}"
     if (split := one.split) is not None:
         return f"{one.treatment} against {one.control}: {split.text}."
     if one.ratio is None or one.ci_low is None or one.ci_high is None or one.verdict in ("not_engaged", "confounded"):
         return f"{head}; {'; '.join(reason.text for reason in one.reasons[:2])}."
     if (varies := one.varies) is not None:
-        average = f"{VERDICTS[one.verdict].words}{_led(one)}"
-        return f"{one.treatment} against {one.control}: {varies.text}; on the average {average}."
+        return f"{one.treatment} against {one.control}: {varies.text}; on the average {words}{_led(one)}."
     figure = f"{one.ratio:.3f}x ({one.ci_low:.3f} to {one.ci_high:.3f}) in {one.rounds} rounds"
     return f"{head}{_led(one)}, {figure}."
 

@@ -27,7 +27,7 @@ REQUIRED = (
     *("kind", "round", "attempt", "position", "sequence", "is_aa", "randomised"),
     *("excluded_reason", "error_kind", "gate_state", "flags"),
     *METRICS,
-    *("accept_length", "acceptance_rate", "peak_memory_bytes"),
+    *("accept_length", "acceptance_rate", "peak_memory_bytes", INTER_TOKEN, "inter_token_reason"),
     *COLUMNS,
 )
 

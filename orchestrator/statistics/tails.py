@@ -20,7 +20,7 @@ def inter_token_times(measured: pd.DataFrame, metric: str) -> Usable | None:
     Args:
         measured: as `orchestrator.statistics.observations.measured_rows` gives it.
     """
-    if metric not in OF_METRICS or INTER_TOKEN not in measured.columns:
+    if metric not in OF_METRICS:
         return None
     value = measured[INTER_TOKEN].astype("float64").to_numpy()
     known = measured["usable"].to_numpy(dtype=bool) & np.isfinite(value) & (value > 0)
@@ -51,12 +51,10 @@ def unlike_inter_tokens(
 
 def unknown_inter_tokens(measured: pd.DataFrame, arm: str) -> Reason | None:
     """Says of an arm that its times between tokens are unknown, and why; None: they are known, or nobody asks."""
-    if INTER_TOKEN not in measured.columns:
-        return None
     rows = measured[(measured["label"] == arm) & measured["usable"]]
     if rows.empty or rows[INTER_TOKEN].notna().any():
         return None
-    why = rows["inter_token_reason"].dropna() if "inter_token_reason" in rows.columns else rows[INTER_TOKEN].dropna()
+    why = rows["inter_token_reason"].dropna()
     because = f": {why.mode().iloc[0]}" if len(why) else ""
     return Reason(code=UNKNOWN, text=f"{arm}: times between tokens are unknown{because}")
 

@@ -106,6 +106,8 @@ class FlatRun:
             "decode_tps": 25 * speed,
             "prefill_tps": 300 * speed,
             "ttft_s": 0.1 / speed,
+            "inter_token_p95_s": 0.05 / speed,
+            "inter_token_reason": None,
             "accept_length": 3.1 if drafts else None,
             "acceptance_rate": 0.7 if drafts else None,
             "peak_memory_bytes": 10**9,
@@ -118,7 +120,7 @@ def typed(frame: pd.DataFrame) -> pd.DataFrame:
         "round position attempt sequence turn prompt_tokens cached_tokens completion_tokens peak_memory_bytes".split()
     )
     flags = "is_aa is_control requested engaged useful randomised".split()
-    reals = "end_to_end_tps decode_tps prefill_tps ttft_s accept_length acceptance_rate".split()
+    reals = "inter_token_p95_s end_to_end_tps decode_tps prefill_tps ttft_s accept_length acceptance_rate".split()
     kinds = dict.fromkeys(counts, "Int64") | dict.fromkeys(flags, "boolean") | dict.fromkeys(reals, "float64")
     return frame.astype({name: kinds.get(str(name), "string") for name in frame.columns})
 

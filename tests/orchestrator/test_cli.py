@@ -349,5 +349,5 @@ def test_results_stand_beside_claims(shell: Shell) -> None:
     shell("run", *SIMULATED, "engine.acceptance=null,0.7", "engine.effect=1.0", "design.rounds=8", "--quiet")
     said = shell("audit", "last", "--against", "claims").stdout
     assert "speculation_qwen35b_m4" in said
-    assert "differs: hardware" in said
+    assert "differs (claimed against measured): hardware" in " ".join(said.split())
     assert "no such claim" in one_line(shell("audit", "last", "--against", "nonsense", code=2))

@@ -2,17 +2,18 @@
 
 import pytest
 
-from orchestrator import audit, cli
+from orchestrator import cli
 from orchestrator.importers.formats import FORMATS
-from orchestrator.views import audit_drawing, audit_view
+from orchestrator.report.charts.theme import TONES
+from orchestrator.report.terminal import STYLES
+from orchestrator.report.words import METRIC_WORDS
 from orchestrator.vocabulary import IMPORT_FORMATS, METRICS, VERDICTS
 
 
 def test_every_word_of_the_vocabulary_can_be_drawn_and_read() -> None:
-    assert set(VERDICTS) == set(audit_drawing.VERDICT_STYLES)
-    assert set(METRICS) == set(audit_view.METRIC_WORDS)
+    assert {verdict.tone for verdict in VERDICTS.values()} == set(STYLES) == set(TONES)
+    assert set(METRICS) == set(METRIC_WORDS)
     assert set(IMPORT_FORMATS) == {each.name for each in FORMATS}
-    assert audit_view.RUN_DRIFT == audit.RUN_DRIFT
 
 
 def test_the_words_of_an_error_do_nothing_to_the_terminal(

@@ -14,20 +14,21 @@ from db.session import open_database
 from orchestrator.audit import AuditResult
 from orchestrator.findings.values import Figure, Findings
 from orchestrator.judging import judge_run
-from orchestrator.meaning import findings
 from orchestrator.plan import Plan, Prompt
 from orchestrator.planning.weights import find_weights
+from orchestrator.report.building import build_audit, build_report
+from orchestrator.report.document import Section as ReportSection
+from orchestrator.report.json import render_json
 from orchestrator.report.loading import load_material
-from orchestrator.report.parts import Section as ReportSection
-from orchestrator.report.sections.meaning import losslessness_section, widths_section
-from orchestrator.report.verdict import verdict_lines
+from orchestrator.report.markdown import render_markdown
+from orchestrator.report.material import Material
+from orchestrator.report.sections.losslessness import losslessness_section
+from orchestrator.report.sections.speculation import widths_section
+from orchestrator.report.terminal import print_document
 from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from orchestrator.stored_run import StoredRun
-from orchestrator.views.audit_markdown import markdown
-from orchestrator.views.audit_view import print_audit, show_audit
-from orchestrator.views.meaning_view import sections
 from tests.orchestrator.plans import OPEN_GATE, arm, plan, prompt
 from workers.machine.host import read_host
 
@@ -39,13 +40,15 @@ class Told:
 
     def __init__(self, database: Engine, planned: Plan, run_id: str) -> None:
         self.database, self.plan, self.run_id = database, planned, run_id
-        self.result: AuditResult = judge_run(StoredRun.load(database, run_id)).result
-        self.findings: Findings = findings(StoredRun.load(database, run_id), self.result)
+        stored = StoredRun.load(database, run_id)
+        self.material: Material = load_material(stored, judge_run(stored))
+        self.result: AuditResult = self.material.result
+        self.findings: Findings = self.material.findings
 
     def terminal(self, *, width: int = 80, encoding: str = "utf-8") -> str:
         target = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         out = Console(file=target, width=width, highlight=False)
-        print_audit(self.result, plan=self.plan, run_id=self.run_id, out=out, found=self.findings)
+        print_document(build_audit(self.material), out)
         target.flush()
         written = target.buffer
         assert isinstance(written, io.BytesIO)
@@ -119,10 +122,12 @@ def test_the_late_turn_is_told_at_the_top_in_every_format(article: Told) -> None
     text = " ".join(article.terminal().split())
     assert text.index("late: turn 2 of two_turns starts ") < text.index("treatment over control")
     assert "times as late with dflash as with mtp, 0 of" in text
-    told = markdown(article.result, plan=article.plan, run_id=article.run_id, found=article.findings)
-    assert "- **late**: turn 2 of two" in told
-    lines = verdict_lines(load_material(StoredRun.load(article.database, article.run_id)))
-    assert [line.verdict for line in lines if "turn 2" in line.sentence] == ["late"]
+    assert "- **! late**: turn 2 of two" in render_markdown(build_audit(article.material), images=None)
+    for said in (
+        build_audit(article.material),
+        build_report(article.material, made_at=article.material.run.created_at),
+    ):
+        assert [line.verdict for line in said.lines if line.sentence.startswith("turn 2")] == ["late"]
 
 
 def test_the_drift_is_drawn_for_all_arms_alike(article: Told) -> None:
@@ -156,30 +161,47 @@ def test_the_terminal_shows_it_within_its_width(article: Told, width: int, encod
     for words in (
         "It depends on the work",
         "speed by round",
-        "same answers?",
-        "turns of two_turns",
-        "drift of the run",
+        "Do the arms write the same?",
+        "Turns of two_turns",
+        "Drift of the run",
     ):
         assert words in shown
     assert ("●" in shown) == (encoding == "utf-8")
 
 
-def test_json_and_markdown_carry_the_same_findings(article: Told, capsys: pytest.CaptureFixture[str]) -> None:
-    show_audit(article.result, plan=article.plan, run_id=article.run_id, style="json", found=article.findings)
-    body = json.loads(capsys.readouterr().out)
+def test_json_and_markdown_carry_the_same_findings(article: Told) -> None:
+    body = json.loads(render_json(article.material))
     assert body["run_id"] == article.run_id
     assert body["findings"]["recommendation"]["sentence"] == article.findings.recommendation.sentence
     assert body["findings"]["turns"][1]["turns"][1]["cached_tokens"]["value"] == 0.0
-    text = markdown(article.result, plan=article.plan, run_id=article.run_id, found=article.findings)
+    text = render_markdown(build_audit(article.material), images=None)
     assert "It depends on the work" in text
     assert "| dflash | 1 |" in text
-    assert "**turns of two\\_turns" in text
+    assert "Turns of two\\_turns" in text
+
+
+def test_an_audit_says_nothing_that_the_report_does_not_say(article: Told) -> None:
+    """One document: the report has more sections, and the same words in those that both have."""
+    audit = build_audit(article.material)
+    report = build_report(article.material, made_at=article.material.run.created_at)
+    assert (audit.title, audit.warnings, audit.verdict, audit.lines) == (
+        report.title,
+        report.warnings,
+        report.verdict,
+        report.lines,
+    )
+    by_key = {section.key: section for section in report.sections}
+    for section in audit.sections:
+        whole = by_key[section.key]
+        assert (section.title, section.lead, section.lines) == (whole.title, whole.lead, whole.lines)
+        assert set(section.grids) <= set(whole.grids)
+        assert set(section.forks) <= set(whole.forks)
 
 
 def test_what_a_name_holds_is_no_markup(article: Told) -> None:
     named = replace(article.findings.turns[0], remarks=("<script>\x1b[31m | [x](y)`",))
-    found = replace(article.findings, turns=(named,))
-    text = markdown(article.result, plan=article.plan, run_id=article.run_id, found=found)
+    material = replace(article.material, findings=replace(article.findings, turns=(named,)))
+    text = render_markdown(build_audit(material), images=None)
     assert "<script>" not in text
     assert "\x1b" not in text
     assert "\\| \\[x\\](y)\\`" in text
@@ -195,7 +217,7 @@ def test_speculation_beside_a_plain_arm_is_predicted_from_its_rounds(tmp_path: P
     assert spec.predicted.value == pytest.approx(spec.measured.ratio, rel=0.1)  # the clock charges for each token
     said = "spec, wide: predicted is tokens / round: no check of measured"  # the clock's passes are not timed
     assert said in " ".join(told.terminal().split())
-    section = widths_section(load_material(StoredRun.load(told.database, told.run_id)), told.findings)
+    section = widths_section(told.material)
     assert isinstance(section, ReportSection)
     assert f"{said}." in section.lines
     (curve,) = told.findings.width_curves
@@ -208,18 +230,13 @@ def test_speculation_beside_a_plain_arm_is_predicted_from_its_rounds(tmp_path: P
     lossless = told.findings.losslessness
     assert lossless is not None
     early = replace(lossless, arms=tuple(replace(one, too_early=f"{one.arm} parts early") for one in lossless.arms))
-    section = losslessness_section(
-        load_material(StoredRun.load(told.database, told.run_id)), replace(told.findings, losslessness=early)
-    )
+    section = losslessness_section(early)
     assert isinstance(section, ReportSection)
     assert "spec parts early." in section.lines
 
     seldom = replace(spec, proposing=0.05, rounds_timed=100, one_more=Figure(value=1.5, source=""))
     found = replace(told.findings, verify_costs=(seldom,))
-    lines = next(one.lines for one in sections(found) if one.title.startswith("cost of verification"))
-    words = "spec: 5 of its 100 rounds propose anything; the others are plain steps, at any width"
-    assert words in lines
-    assert "spec: one token more a round with a proposal would bring 1.50x" in lines
-    section = widths_section(load_material(StoredRun.load(told.database, told.run_id)), found)
+    section = widths_section(replace(told.material, findings=found))
     assert isinstance(section, ReportSection)
-    assert f"{words}." in section.lines
+    assert "spec: 5 of its 100 rounds propose anything; the others are plain steps, at any width." in section.lines
+    assert "spec: one token more per round with a proposal would bring 1.50\u00d7." in section.lines

@@ -39,7 +39,7 @@ def test_the_verdicts_are_those_of_the_audit(stored: tuple[str, str]) -> None:
     assert interlace.verdicts(db=url)[columns].equals(judged.table[columns])
     assert len(judged.sentences) == len(hostile_arms()) - 1
     assert list(interlace.runs(db=url)["run_id"]) == [run_id]
-    assert str(judged).startswith("**")
+    assert str(judged).startswith("# ")
 
 
 def test_an_audit_draws_itself_and_executes_nothing(stored: tuple[str, str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.report.charts.rows import LABEL_AT, MARKS_AT, labelled, place, tops
 from orchestrator.report.charts.theme import (
-    VERDICTS,
+    TONES,
     Drawing,
     Layout,
     Palette,
@@ -20,6 +20,7 @@ from orchestrator.report.charts.theme import (
 from orchestrator.report.charts.vega import Spec, mark, nominal, quantitative
 from orchestrator.report.words import shown_line, span, times
 from orchestrator.schedule import AA_LABEL
+from orchestrator.vocabulary import VERDICTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,8 @@ def forest(
 
 
 def _effect_row(top: float, row: EffectRow, palette: Palette, layout: Layout) -> dict[str, Any]:
-    colour, sign = VERDICTS[row.verdict] if row.verdict else ("muted", "")
+    verdict = VERDICTS[row.verdict] if row.verdict else None
+    colour, sign = ("muted", "") if verdict is None else (TONES[verdict.tone], verdict.sign)
     words = f"{sign} {(row.verdict or '').replace('_', ' ')}".strip()
     if not layout.narrow and row.ratio is not None:
         interval = f" ({span(row.low, row.high)})" if row.low is not None else ""

@@ -53,14 +53,8 @@ COLOURS = {
 _ARMS = ("arm1", "arm2", "arm3", "arm4", "arm5", "arm6")
 _SHAPES = ("square", "triangle-up", "diamond", "triangle-down", "cross")
 
-VERDICTS = {  # colour and sign
-    "supported": ("good", "✔"),
-    "no_difference": ("arm1", "="),
-    "could_be_drift": ("doubt", "≈"),
-    "not_engaged": ("bad", "✕"),
-    "confounded": ("arm4", "⚠"),
-    "underpowered": ("muted", "…"),
-}
+# The colour of each tone of a text.
+TONES = {"good": "good", "calm": "arm1", "doubt": "doubt", "bad": "bad", "odd": "arm4", "muted": "muted"}
 
 
 def ink(name: str) -> str:

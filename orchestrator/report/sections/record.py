@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from orchestrator.report.document import Absent, Cell, Grid, Section
 from orchestrator.report.material import Material, Sign
-from orchestrator.report.parts import Absent, Cell, Grid, Section
+from orchestrator.report.sections.results import included_words, verdict_cell
 from orchestrator.report.words import MISSING, count, counted, listed, percent, shortened, size, span, times
 from orchestrator.statistics.claims import Beside
 from orchestrator.vocabulary import VERDICTS
@@ -78,20 +79,21 @@ def claims_section(material: Material) -> Section | Absent:
         return Absent(title=title, reason="no stored claim is about a contrast that this run measured")
     rows = tuple(
         (
-            pair.claim.statement,
+            f"{pair.claim.statement} ({pair.claim.name})",
             f"{pair.treatment} against {pair.control}",
             _claimed(pair),
             f"{times(pair.ratio)} ({span(pair.ci_low, pair.ci_high)})"
             if pair.ci_low is not None
             else times(pair.ratio),
+            MISSING if pair.verdict is None else verdict_cell(pair.verdict),
             _stands(pair),
             pair.claim.source,
             "; ".join(pair.differs) or "nothing that is recorded",
         )
         for pair in material.claims
     )
-    columns = ("claim", "here", "claimed", "measured", "", "source", "differs (claimed against measured)")
-    grid = Grid(columns=columns, rows=rows, numeric=frozenset((2, 3)), below=frozenset((5, 6)))
+    columns = ("claim", "here", "claimed", "measured", "verdict", "so", "source", "differs (claimed against measured)")
+    grid = Grid(columns=columns, rows=rows, numeric=frozenset((2, 3)), below=frozenset((5, 6, 7)))
     lead = "Where a condition differs, neither figure refutes the other."
     return Section(key="claims", title=title, lead=lead, grids=(grid,))
 
@@ -105,7 +107,8 @@ def _claimed(pair: Beside) -> str:
 
 def _stands(pair: Beside) -> Cell:
     if pair.stands == "unusable" and pair.verdict is not None:
-        return Cell(text=VERDICTS[pair.verdict].words, tone="bad")
+        verdict = VERDICTS[pair.verdict]
+        return Cell(text=f"nothing to hold against it: the comparison is {verdict.words}", tone="bad")
     words = {
         "agrees": ("the interval holds the claim", "good"),
         "below": ("below the claim", "doubt"),
@@ -139,12 +142,7 @@ def left_out_section(material: Material) -> Section | Absent:
         lines.append(f"The first {MOST_LEFT_OUT} of {len(out)}.")
     for one in material.overall:
         if one.included is not None:
-            changed = "would be" if one.included.verdict != one.verdict else "would still be"
-            words = one.included.verdict.replace("_", " ")
-            lines.append(
-                f"{one.treatment}: with the first attempts, excluded trials too, it {changed} {words}"
-                f" ({times(one.included.ratio)})."
-            )
+            lines.append(f"{included_words(one)}.")
     lead = f"{counted(len(out), 'trial')} left out by rules that were set before the run, never by a trial's own speed."
     return Section(
         key="left-out",

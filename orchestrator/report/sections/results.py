@@ -2,24 +2,41 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from orchestrator.audit import Comparison
+from orchestrator.audit import RUN_DRIFT, AuditResult, BestSet, Comparison
 from orchestrator.report.charts.effects import EffectRow, RoundPanel, by_round, forest
-from orchestrator.report.charts.theme import VERDICTS, Palette
+from orchestrator.report.charts.theme import Palette
 from orchestrator.report.charts.timeline import MOST_PANELS, MOST_TOGETHER, timeline
 from orchestrator.report.course import Course, course_of, thinned
+from orchestrator.report.document import Absent, Cell, Grid, Picture, Section
 from orchestrator.report.material import Material
-from orchestrator.report.parts import Absent, Cell, Grid, Picture, Section
+from orchestrator.report.sketches import ratio_strokes, round_strokes
 from orchestrator.report.verdict import clause, in_a_headline, speed_of
-from orchestrator.report.words import MISSING, counted, listed, number, percent, seconds, size, span, times
+from orchestrator.report.words import (
+    METRIC_WORDS,
+    MISSING,
+    change,
+    counted,
+    decimals,
+    listed,
+    number,
+    p_value,
+    percent,
+    seconds,
+    size,
+    span,
+    times,
+)
 from orchestrator.schedule import AA_LABEL
-from orchestrator.statistics.observations import LOWER_IS_FASTER, ArmSummary, round_values
-from orchestrator.views.audit_view import METRIC_WORDS, p_text
+from orchestrator.statistics.observations import ALL, LOWER_IS_FASTER, ArmSummary, round_values
+from orchestrator.vocabulary import VERDICTS
 
 MOST_SPOTS = 600  # drawn one by one
 MOST_ROUNDS = 80  # drawn one by one in a panel
 MOST_ROUND_PANELS = 12
 MOST_ROWS = 40
+MOST_SKETCHED = 24  # drawn with characters; the table has them all
 STEADY = 0.01
 NOT_RANDOMISED = "the order was not drawn at random: no interval and no test is valid"
 WORTH_TELLING_S = 0.5  # of waiting
@@ -58,15 +75,30 @@ def course_section(material: Material) -> Section | Absent:
     picture = Picture(
         key="trials",
         title=_course_title(material, course),
-        detail=" ".join(_course_detail(material, shown)),
+        detail=" ".join((*_course_detail(material, shown), *_machine_lines(material, course))),
         draw=lambda layout: timeline(shown, palette=palette, ratios=ratios, lower_is_faster=lower, layout=layout),
+        sketch=lambda width: round_strokes(material.findings.speed_by_round, width),
     )
     return Section(
         key="trials",
         title="Why the verdict is what it is",
         pictures=(picture,),
-        lines=tuple(_machine_lines(material, course)),
+        lines=tuple(_drift_lines(material.result)),
     )
+
+
+def _drift_lines(result: AuditResult) -> Iterable[str]:
+    """The run's drift and the A/A floor."""
+    if result.drift is None:
+        yield f"Drift of the run: unknown ({result.drift_reason})."
+    else:
+        yield f"Drift of the run: {change(result.drift)} from the first control run to the last."
+    for floor in result.floors:
+        if floor.scope == ALL:
+            effect = floor.effect
+            ends = _finite(effect.ci_low), _finite(effect.ci_high)
+            interval = "too few rounds for an interval" if None in ends else span(*ends, digits=3)
+            yield f"A/A floor: the control against itself {effect.ratio:.3f} ({interval})."
 
 
 def _course_title(material: Material, course: Course) -> str:
@@ -160,6 +192,7 @@ def _forest(material: Material, key: str, title: str, rows: Sequence[EffectRow])
         title=title,
         detail=detail,
         draw=lambda layout: forest(rows, palette=palette, margin=result.margin, lower_is_faster=lower, layout=layout),
+        sketch=(lambda width: ratio_strokes(rows, width)) if len(rows) <= MOST_SKETCHED else None,
     )
 
 
@@ -202,6 +235,8 @@ def _overall_title(material: Material) -> str:
 
 
 def _clear_title(one: Comparison) -> str:
+    if one.split is not None or one.varies is not None:
+        return clause(one)
     return f"{clause(one)}: clear of 1 and of the control against itself"
 
 
@@ -234,7 +269,7 @@ def _effect_grids(material: Material) -> Iterable[Grid]:
             for one in found
         )
         columns = ("for", "by", "better", "than", "as fast", "rounds")
-        yield Grid(columns=columns, rows=rows, numeric=frozenset((4, 5)), caption="Which arm for what")
+        yield Grid(columns=columns, rows=rows, numeric=frozenset((4, 5)), caption="Which arm for what", extra=True)
     yield _ratio_grid(material)
 
 
@@ -244,18 +279,29 @@ def _ratio_grid(material: Material) -> Grid:
         (
             one.treatment,
             one.scope.words,
-            f"{times(one.ratio)} ({span(one.ci_low, one.ci_high)})" if one.ci_low else times(one.ratio),
-            p_text(one.p_value).replace("-", MISSING),
-            MISSING if one.wins is None else f"{one.wins} of {one.rounds}",
-            Cell(text=f"{VERDICTS[one.verdict][1]} {one.verdict.replace('_', ' ')}", tone=VERDICTS[one.verdict][0]),
+            decimals(one.ratio),
+            span(one.ci_low, one.ci_high, digits=3),
+            p_value(one.p_value),
+            MISSING if one.wins is None else f"{one.wins}/{one.rounds}",
+            verdict_cell(one.verdict),
             "; ".join(reason.text for reason in one.reasons[:2]),
         )
         for one in result.comparisons
     )
-    columns = ("arm", "prompts", f"ratio ({percent(1 - result.alpha)} interval)", "p", "won", "verdict", "because")
+    interval = f"{percent(1 - result.alpha)} interval"
     return Grid(
-        columns=columns, rows=rows, numeric=frozenset((2, 3, 4)), caption="Every comparison", below=frozenset((6,))
+        columns=("arm", "prompts", "ratio", interval, "p", "won", "verdict", "because"),
+        rows=rows,
+        numeric=frozenset((2, 3, 4, 5)),
+        caption=f"Every comparison: {metric_words(material)}, treatment over control {result.control}",
+        below=frozenset((7,)),
     )
+
+
+def verdict_cell(name: str) -> Cell:
+    """A verdict in a table."""
+    verdict = VERDICTS[name]
+    return Cell(text=verdict.words, tone=verdict.tone, sign=verdict.sign)
 
 
 # ---- rounds ----
@@ -348,7 +394,7 @@ def arms_section(material: Material) -> Section:
     parts = [arm for arm in arms if arm.prompt_class is not None]
     grids = [_arms_grid([arm for arm in arms if arm.prompt_class is None], caption=None)]
     if len({arm.prompt_class for arm in parts}) > 1:
-        grids.append(_arms_grid(parts, caption="By kind of prompt"))
+        grids.append(replace(_arms_grid(parts, caption="By kind of prompt"), extra=True))
     lead = "Medians over an arm's usable generations, rates in tokens a second. They hold the drift: compare by ratios."
     return Section(key="arms", title="Each arm in numbers", lead=lead, grids=tuple(grids))
 
@@ -373,6 +419,54 @@ def _arms_grid(arms: Sequence[ArmSummary], *, caption: str | None) -> Grid:
     speeds = ("first token", "prefill", "decode", "end to end", "token, 95th percentile")
     columns = ("arm", "prompts", "trials", *speeds, "accept length", "accepted", "peak memory")
     return Grid(columns=columns, rows=rows, numeric=frozenset(range(2, len(columns))), caption=caption).without_empty()
+
+
+def notes_section(material: Material) -> Section | Absent:
+    """The best arms, what excluded trials would change, and each reason once."""
+    lines = dict.fromkeys((*_best_lines(material.result), *_included_lines(material), *_reason_lines(material)))
+    if not lines:
+        return Absent(title="Reasons and remarks", reason="there is no comparison over all prompts")
+    return Section(key="notes", title="Reasons and remarks", lines=tuple(lines))
+
+
+def _best_lines(result: AuditResult) -> Iterable[str]:
+    """Which arms may be the best, over all and in each class: never one without the other."""
+    treatments = {one.treatment for one in result.comparisons}
+    if len(treatments) > 1:
+        yield from (line for each in result.best if (line := _best_line(each, {result.control, *treatments})))
+
+
+def _best_line(each: BestSet, everyone: set[str]) -> str | None:
+    if not each.arms:
+        return f"no arm is among the best everywhere ({each.scope.words}): it depends on the prompts, see each"
+    if set(each.arms) != everyone:
+        return f"not distinguishable from the best, {each.scope.words}: {', '.join(each.arms)}"
+    return "over all no arm is distinguishable from the best" if each.scope == ALL else None
+
+
+def _included_lines(material: Material) -> Iterable[str]:
+    for one in material.overall:
+        if one.included is not None and one.included.verdict != one.verdict:
+            yield included_words(one)
+
+
+def included_words(one: Comparison) -> str:
+    """What the first attempts, excluded trials too, would say; of a comparison that lost trials."""
+    assert one.included is not None
+    would = "would be" if one.included.verdict != one.verdict else "would still be"
+    words = VERDICTS[one.included.verdict].words
+    return (
+        f"{one.treatment}: with the first attempts, excluded trials too, it {would} {words}"
+        f" ({times(one.included.ratio)})"
+    )
+
+
+def _reason_lines(material: Material) -> Iterable[str]:
+    for one in material.overall:
+        for reason in one.reasons:
+            if reason.code != RUN_DRIFT:  # that has a line of its own
+                named = reason.text.startswith((f"{one.treatment}:", f"{one.control}:"))
+                yield reason.text if named else f"{one.treatment}: {reason.text}"
 
 
 def composition_section(material: Material) -> Section | Absent:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from orchestrator.findings.losslessness import first_difference, losslessness
 from orchestrator.findings.records import Answer, ArmRecord, Probed
-from orchestrator.findings.values import ArmLosslessness, Findings, Losslessness, Recommendation, Sampling
-from orchestrator.views.meaning_view import MOST_REASONS, sections
+from orchestrator.findings.values import ArmLosslessness, Losslessness
+from orchestrator.report.document import Section
+from orchestrator.report.sections.losslessness import MOST_REASONS, losslessness_section
 from tests.orchestrator.findings.making import answer, arm, drafting
 
 TOKENS = st.lists(st.integers(0, 3), max_size=12)
@@ -224,24 +225,8 @@ def test_one_arm_that_answered_once_has_nothing_to_compare() -> None:
 
 def shown(result: Losslessness) -> tuple[str, ...]:
     """The lines below the table."""
-    (section,) = sections(
-        Findings(
-            run_id="run",
-            simulated=False,
-            metric="decode_tps",
-            control=result.control,
-            rounds=1,
-            speed_by_round=(),
-            losslessness=result,
-            verify_costs=(),
-            width_curves=(),
-            pass_curves=(),
-            ceilings=(),
-            turns=(),
-            sampling=Sampling(note=None, by_temperature=()),
-            recommendation=Recommendation(sentence="", disagree=False, by_scope=()),
-        )
-    )
+    section = losslessness_section(result)
+    assert isinstance(section, Section)
     return section.lines
 
 
@@ -251,9 +236,8 @@ def test_each_reason_of_an_unknown_difference_is_told_once_with_its_count() -> N
     answers += [answer("spec", [5, 6, 8], text="the quick fox", prompt_id=prompt) for prompt in prompts]
     probes = {("spec", prompt, 0): FAILED for prompt in prompts[1:]}
     assert shown(found(*answers, probes=probes)) == (
-        f"spec: 2 unknown: {FAILED.reason}",
-        "spec: 1 unknown: not probed: nobody asked the model how sure it was there",
-        "spec, quick/0, token 3: after «the quick » «dog» became «fox»; unknown",
+        f"spec: 2 unknown: {FAILED.reason}.",
+        "spec: 1 unknown: not probed: nobody asked the model how sure it was there.",
     )
 
 
@@ -274,5 +258,5 @@ def test_reasons_without_end_are_cut() -> None:
     answers += [answer("spec", [*range(place), 99], prompt_id=f"quick/{place}") for place in range(9)]
     said = shown(found(*answers))
     assert len(said) == MOST_REASONS + 1
-    assert said[0] == "spec: 1 not compared: it does not repeat itself (differs from its own first answer at token 1)"
-    assert said[-1] == f"spec: {9 - MOST_REASONS} not compared for other reasons, which --format json tells"
+    assert said[0] == "spec: 1 not compared: it does not repeat itself (differs from its own first answer at token 1)."
+    assert said[-1] == f"spec: {9 - MOST_REASONS} not compared for other reasons, which --format json tells."

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.report.building import build_report
+from orchestrator.report.document import Document
 from orchestrator.report.loading import load_material
 from orchestrator.report.material import Material
 from orchestrator.report.page import render_page
-from orchestrator.report.parts import Report
 from orchestrator.stored_run import StoredRun
 
 from .runs import hostile_plan, poison, store
@@ -28,12 +28,12 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
 
 
 @pytest.fixture(scope="session")
-def report(material: Material) -> Report:
+def report(material: Material) -> Document:
     return build_report(material, made_at=MADE_AT)
 
 
 @pytest.fixture(scope="session")
-def page(report: Report) -> str:
+def page(report: Document) -> str:
     return render_page(report)
 
 

@@ -1,16 +1,18 @@
 """Charts that a simulated run has nothing for: ceilings and passes by width, from values."""
 
 from dataclasses import replace
+from typing import Any
 
 import altair as alt
 import pytest
 
 from orchestrator.findings.values import Ceiling, Figure, PassCurve, WidthCurve, WidthPoint
 from orchestrator.report.charts.theme import NARROW, WIDE, Layout
+from orchestrator.report.document import Section
 from orchestrator.report.drawing import svg_alone
 from orchestrator.report.material import Material
-from orchestrator.report.parts import Section
-from orchestrator.report.sections.meaning import ceiling_section, widths_section
+from orchestrator.report.sections.ceiling import ceiling_section
+from orchestrator.report.sections.speculation import widths_section
 
 
 def figure(value: float | None, source: str = "measured") -> Figure:
@@ -48,6 +50,24 @@ CURVES = tuple(
 )
 
 
+def with_findings(material: Material, **values: Any) -> Material:
+    return replace(material, findings=replace(material.findings, **values))
+
+
+def test_a_share_that_is_unknown_is_no_share_of_0(with_values: Material) -> None:
+    """The arm that comes nearest is one whose share is known, and without any the title claims none."""
+    known = ceiling("plain", reached=120.0, allowed=219.0)
+    unknown = replace(known, arm="width 4", share=Figure(value=None, source="its passes were not counted"))
+    section = ceiling_section(with_findings(with_values, ceilings=(unknown, known)))
+    assert isinstance(section, Section)
+    assert section.pictures[0].title.startswith("plain reaches 55")
+    assert "width 4: share unknown: its passes were not counted." in section.lines
+    section = ceiling_section(with_findings(with_values, ceilings=(unknown,)))
+    assert isinstance(section, Section)
+    assert "unknown" in section.pictures[0].title
+    assert "0" not in section.pictures[0].title
+
+
 @pytest.fixture
 def with_values(material: Material) -> Material:
     ceilings = (ceiling("plain", reached=120.0, allowed=219.0), ceiling("width 4", reached=60.0, allowed=219.0))
@@ -56,7 +76,7 @@ def with_values(material: Material) -> Material:
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_ceilings_are_drawn_with_the_share_reached(with_values: Material, layout: Layout) -> None:
-    section = ceiling_section(with_values, with_values.findings)
+    section = ceiling_section(with_values)
     assert isinstance(section, Section)
     (picture,) = section.pictures
     assert picture.title == "plain reaches 55\u00a0% of what the memory's bandwidth allows"
@@ -67,14 +87,14 @@ def test_ceilings_are_drawn_with_the_share_reached(with_values: Material, layout
 
 def test_an_unknown_ceiling_says_why(with_values: Material) -> None:
     unknown = (ceiling("plain", reached=120.0, allowed=None),)
-    found = ceiling_section(with_values, replace(with_values.findings, ceilings=unknown))
+    found = ceiling_section(with_findings(with_values, ceilings=unknown))
     assert not isinstance(found, Section)
     assert found.reason == "no bandwidth is known"
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_passes_are_drawn_by_width(with_values: Material, layout: Layout) -> None:
-    section = widths_section(with_values, with_values.findings)
+    section = widths_section(with_values)
     assert isinstance(section, Section)
     picture = next(picture for picture in section.pictures if picture.key == "passes")
     assert picture.title.startswith("A pass of 8 tokens through four bits takes 5.20 times")
@@ -108,7 +128,7 @@ def width_curve(arms: str, prompt_class: str | None, best: float = 2.0) -> Width
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_of_several_kinds_of_arms_each_has_one_curve_with_its_name(material: Material, layout: Layout) -> None:
     curves = tuple(width_curve(arms, kind) for arms in ("draft kept", "draft lost") for kind in (None, "code"))
-    section = widths_section(material, replace(material.findings, width_curves=curves))
+    section = widths_section(with_findings(material, width_curves=curves))
     assert isinstance(section, Section)
     picture = next(picture for picture in section.pictures if picture.key == "widths")
     assert picture.title == "The predicted best width is 2 for every arm"
@@ -117,13 +137,14 @@ def test_of_several_kinds_of_arms_each_has_one_curve_with_its_name(material: Mat
     assert "draft lost" in drawn_text
     assert "code" not in drawn_text
     assert [line for line in section.lines if "best width" in line] == [
-        "draft kept and draft lost: best width predicted 2, measured 2 (timed)."
+        f"{arms} on c, all prompts, code: predicted best width 2 (1.45\u00d7); of those that ran, 2 was the fastest."
+        for arms in ("draft kept", "draft lost")
     ]
 
 
 def test_of_one_kind_of_arms_each_kind_of_prompts_has_a_curve(material: Material) -> None:
     curves = tuple(width_curve("draft", kind, best) for kind, best in ((None, 2.0), ("code", 4.0)))
-    section = widths_section(material, replace(material.findings, width_curves=curves))
+    section = widths_section(with_findings(material, width_curves=curves))
     assert isinstance(section, Section)
     picture = next(picture for picture in section.pictures if picture.key == "widths")
     assert picture.title == "The best width depends on the prompts: 2 for all prompts, 4 for code"

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from orchestrator.report.document import Document
 from orchestrator.report.material import Material
-from orchestrator.report.parts import Report
 
 from .runs import HOSTILE_ARM
 
@@ -94,18 +94,19 @@ def test_a_simulation_says_so_before_everything_else(page: str) -> None:
     assert page.index("A fake clock and no model") < page.index("<h1>")
 
 
-def test_every_section_is_there_or_says_why_not(report: Report) -> None:
+def test_every_section_is_there_or_says_why_not(report: Document) -> None:
     shown = {section.key for section in report.sections}
     assert {"trials", "ratios", "rounds", "widths", "turns", "losslessness", "arms", "evidence", "left-out"} <= shown
     assert {one.title for one in report.absent} == {
         "Two settings together",
         "How near to the ceiling",
         "Beside what others published",
+        "Samplers",
     }
     assert all(one.reason for one in report.absent)
 
 
-def test_every_picture_tells_what_it_shows_its_units_and_rounds(report: Report) -> None:
+def test_every_picture_tells_what_it_shows_its_units_and_rounds(report: Document) -> None:
     assert {picture.key for picture in report.pictures} >= {"trials", "ratios", "ratios-by-scope", "rounds", "widths"}
     for picture in report.pictures:
         assert len(picture.title.split()) > 3

@@ -14,14 +14,14 @@ from orchestrator.report.charts.theme import COLOURS, NARROW, WIDE, Layout, Pale
 from orchestrator.report.charts.timeline import MOST_TOGETHER, timeline
 from orchestrator.report.charts.vega import mark, nominal
 from orchestrator.report.course import Course, Spot
+from orchestrator.report.document import Document
 from orchestrator.report.drawing import svg_alone, svg_for_page
-from orchestrator.report.parts import Report
 from orchestrator.report.writing import check_targets, write_images
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
-def test_every_chart_is_valid_vega_lite(report: Report, layout: Layout) -> None:
+def test_every_chart_is_valid_vega_lite(report: Document, layout: Layout) -> None:
     """Of every kind that this run has; ceilings and passes have tests of their own."""
     for picture in report.pictures:
         alt.Root.validate(picture.draw(layout).spec)
@@ -64,7 +64,7 @@ def test_a_drawing_has_no_words_for_each_mark_and_no_styles(page: str) -> None:
         assert root.get("role") == "img"
 
 
-def test_the_page_names_colours_and_a_picture_that_stands_alone_has_them(report: Report) -> None:
+def test_the_page_names_colours_and_a_picture_that_stands_alone_has_them(report: Document) -> None:
     made = report.pictures[0].draw(WIDE)
     on_page, alone = svg_for_page(made, name="a", label="b"), svg_alone(made)
     assert "var(--control)" in on_page
@@ -121,8 +121,8 @@ def test_hostile_words_in_a_chart_are_text() -> None:
     assert text == "</svg><script>alert(1)</script>␛␀⟨U+202E⟩"
 
 
-def test_images_are_written_for_each_chart(report: Report, tmp_path: Path) -> None:
-    one = Report(
+def test_images_are_written_for_each_chart(report: Document, tmp_path: Path) -> None:
+    one = Document(
         title="t",
         about=(),
         warnings=(),

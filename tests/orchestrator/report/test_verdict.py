@@ -7,11 +7,12 @@ import pytest
 
 from orchestrator.findings.values import ArmTurns, Figure, Interval, TurnFigures
 from orchestrator.report.building import build_report
+from orchestrator.report.document import Document
 from orchestrator.report.markdown import render_markdown
 from orchestrator.report.material import Material
-from orchestrator.report.parts import Report
-from orchestrator.report.sections.meaning import turns_title
-from orchestrator.report.verdict import verdict_sentence, warnings
+from orchestrator.report.sections.turns import turns_title
+from orchestrator.report.verdict import verdict_sentence
+from orchestrator.report.warnings import warnings
 from orchestrator.statistics.comparability import Reason, Scope
 
 from .conftest import MADE_AT
@@ -119,7 +120,7 @@ def test_what_was_not_randomised_gets_no_verdict(material: Material) -> None:
 
 
 @pytest.mark.parametrize("images", [None, "img (1)"])
-def test_markdown_holds_all_and_obeys_nobody(report: Report, images: str | None) -> None:
+def test_markdown_holds_all_and_obeys_nobody(report: Document, images: str | None) -> None:
     text = render_markdown(report, images=images)
     assert text.startswith("# Against plain")
     assert "| arm |" in text

@@ -44,6 +44,8 @@ def frame(*rows: dict[str, Any]) -> pd.DataFrame:
         "decode_tps": None,
         "prefill_tps": None,
         "ttft_s": None,
+        "inter_token_p95_s": None,
+        "inter_token_reason": None,
         "accept_length": None,
         "acceptance_rate": None,
         "peak_memory_bytes": None,

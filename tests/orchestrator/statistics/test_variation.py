@@ -11,8 +11,8 @@ import pytest
 from orchestrator.audit import AuditResult, Comparison, audit
 from orchestrator.effects import Series, equal_weights
 from orchestrator.findings.recommendation import recommend
+from orchestrator.report.verdict import sentence
 from orchestrator.statistics.variation import unlike_tails
-from orchestrator.views.audit_view import sentence
 from tests.orchestrator.flat import FlatRun
 
 CHAT = {f"q{number}": "chat" for number in range(5)}

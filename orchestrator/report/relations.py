@@ -1,63 +1,18 @@
-"""Claims beside results, two runs beside each other, an arm over time: on the terminal."""
+"""Two runs beside each other, and an arm over time: on the terminal."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.statistics.claims import Beside
+from orchestrator.report.words import decimals, span
 from orchestrator.statistics.compare import ALPHA, RunComparison
 from orchestrator.statistics.history import Change, Point
 from orchestrator.statistics.unrandomised import DriftExplanation
-from orchestrator.views.audit_view import interval_text, number
 from orchestrator.views.terminal import table
-from orchestrator.vocabulary import VERDICTS
 
 POINTS_SHOWN = 12
 BARS = "▁▂▃▄▅▆▇█"
-
-
-def print_claims(found: Sequence[Beside], out: Console) -> None:
-    """Each claim with what was measured of the same contrast, and every condition that differs."""
-    out.print()
-    if not found:
-        out.print("claims: none is about a contrast that this run measured")
-        return
-    out.print(Text("claims about the same contrasts (conditions: claimed against measured)", style="bold"))
-    for pair in found:
-        claim = pair.claim
-        claimed = _range(claim.low, claim.high)
-        measured = f"{pair.ratio:.2f}"
-        if pair.ci_low is not None and pair.ci_high is not None:
-            measured += f" ({pair.ci_low:.2f} to {pair.ci_high:.2f})"
-        out.print()
-        out.print(Text(f"{claim.name}: {claim.statement}"))
-        out.print(Text(f"  source: {claim.source}", style="dim"))
-        verdict = "" if pair.verdict is None else f", {VERDICTS[pair.verdict].words}"
-        out.print(Text(f"  claimed {claimed}, measured {measured}{verdict}: {pair.treatment} against {pair.control}"))
-        out.print(Text(f"  {_stands_words(pair)}"))
-        for line in pair.differs:
-            out.print(Text(f"  differs: {line}", style="dim"))
-
-
-def _range(low: float | None, high: float | None) -> str:
-    if low is None:
-        return f"up to {high:g}"
-    if high is None or high == low:
-        return f"{low:g}"
-    return f"{low:g} to {high:g}"
-
-
-def _stands_words(pair: Beside) -> str:
-    if pair.stands == "unusable" and pair.verdict is not None:
-        return f"nothing to hold against the claim: the comparison is {VERDICTS[pair.verdict].words}"
-    words = {
-        "agrees": "the measured interval holds the claimed figure",
-        "below": "the measured interval lies below the claim",
-        "above": "the measured interval lies above the claim",
-        "undecided": "no interval to hold against the claim",
-    }[pair.stands]
-    return f"{words}; {len(pair.differs)} conditions differ, so neither refutes the other" if pair.differs else words
 
 
 def print_comparison(found: RunComparison, out: Console) -> None:
@@ -69,8 +24,8 @@ def print_comparison(found: RunComparison, out: Console) -> None:
             Text(one.first),
             Text("the same arm" if one.same_arm else one.second),
             one.prompt_class or "over all",
-            number(one.ratio),
-            interval_text(one.ci_low, one.ci_high),
+            decimals(one.ratio),
+            span(one.ci_low, one.ci_high, digits=3),
             one.says,
         )
     out.print(made)
@@ -102,7 +57,7 @@ def print_history(name: str, points: Sequence[Point], changes: Sequence[Change],
         made.add_row(
             point.run_id[-12:],
             point.at.strftime("%Y-%m-%d %H:%M"),
-            number(point.value),
+            decimals(point.value),
             versions.get("mlx_version", "-"),
             versions.get("mlx_lm_version", "-"),
             versions.get("engine_version", "-"),

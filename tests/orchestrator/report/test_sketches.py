@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.views.drawn import Axis, course, interval, plain_letters, shortened, squeezed, visible
+from orchestrator.report.sketches import Axis, course, interval, plain_letters, squeezed
+from orchestrator.report.words import shortened, visible
 
 RATIOS = st.floats(0.01, 100.0)
 

@@ -1,4 +1,5 @@
-"""Numbers drawn with characters: ratios with their intervals around 1, and a course of values. Pure: text out.
+"""Numbers drawn with characters: ratios with their intervals around 1, and a course of values. Pure: values in, text
+out.
 
 Every drawing has its numbers beside it, so nothing is lost where the characters cannot be shown; `plain_letters` gives
 the same with ASCII alone.
@@ -9,10 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from orchestrator.findings.values import SpeedByRound
+from orchestrator.report.charts.effects import EffectRow
+from orchestrator.report.document import Stroke
+from orchestrator.report.words import shortened, shown_line
+from orchestrator.vocabulary import VERDICTS
+
 BARS = "▁▂▃▄▅▆▇█"
 GAP = "·"  # nothing was measured there
 LEAST_REACH = 0.05  # of an axis to either side of 1
-_ASCII = str.maketrans("▁▂▃▄▅▆▇█·├┤─●│░◂▸", "12345678.[]-o|:<>")
+_ASCII = str.maketrans("▁▂▃▄▅▆▇█·├┤─●│░◂▸\u2013\u2212\u00d7…\u00a0", "12345678.[]-o|:<>--x. ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,23 +91,8 @@ def squeezed(values: Sequence[float | None], width: int) -> list[float | None]:
 
 
 def plain_letters(text: str) -> str:
-    """The drawing in ASCII."""
+    """A drawing, or numbers, in ASCII."""
     return text.translate(_ASCII)
-
-
-def shortened(text: str, limit: int) -> str:
-    """At most `limit` characters, cut out of the middle: names differ at both ends."""
-    if len(text) <= limit:
-        return text
-    tail = (limit - 1) // 2
-    return f"{text[: limit - 1 - tail]}\u2026{text[len(text) - tail :]}"
-
-
-def visible(text: str) -> str:
-    """A model's text in one line with nothing that a terminal would obey."""
-    return "".join(
-        "\u23ce" if letter == "\n" else letter if letter.isprintable() else repr(letter)[1:-1] for letter in text
-    )
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -114,3 +106,47 @@ def _put(line: list[str], place: int, text: str) -> None:
 def _fill(line: list[str], first: int, last: int, letter: str) -> None:
     for place in range(first, last + 1):
         line[place] = letter
+
+
+# ---- whole pictures ----
+
+NAME_WIDTH = 24
+SPREAD_WIDTH = 18  # of the numbers beside a course, with the spaces between
+LEAST_WIDTH = 40
+
+
+def ratio_strokes(rows: Sequence[EffectRow], width: int) -> tuple[Stroke, ...]:
+    """Each ratio with its interval around 1, the A/A floor shaded; a row without an arm heads those after it."""
+    width = max(width, LEAST_WIDTH)
+    grouped = any(row.arm is None for row in rows)
+    names = [f"{'  ' if grouped and row.arm is not None else ''}{row.label}" for row in rows]
+    room = min(max(map(len, names)), NAME_WIDTH)
+    ends = [end for row in rows for end in (row.ratio, row.low, row.high, row.floor_low, row.floor_high)]
+    axis = Axis.around(ends, width=width - room - 3)
+    strokes = [Stroke(text="log scale: ├─●─┤ interval, │ 1, ░ A/A floor", tone="muted")]
+    for row, name in zip(rows, names, strict=True):
+        name = f"{shortened(shown_line(name), room):{room}}"
+        if row.ratio is None or row.verdict is None:
+            strokes.append(Stroke(text=name, tone="muted"))
+            continue
+        floor = None if row.floor_low is None or row.floor_high is None else (row.floor_low, row.floor_high)
+        bar = interval(row.ratio, row.low, row.high, axis=axis, floor=floor)
+        strokes.append(Stroke(text=f"{name}  {bar}", tone=VERDICTS[row.verdict].tone))
+    return (*strokes, Stroke(text=" " * (room + 2) + axis.labels, tone="muted"))
+
+
+def round_strokes(lines: Sequence[SpeedByRound], width: int) -> tuple[Stroke, ...]:
+    """Each arm over the rounds against its own middle, on one scale; nothing of fewer than two rounds."""
+    values = [value for line in lines for value in line.values if value is not None]
+    if max((len(line.values) for line in lines), default=0) < 2:
+        return ()
+    room = min(max(len(line.label) for line in lines), NAME_WIDTH)
+    width = max(width, LEAST_WIDTH) - room - SPREAD_WIDTH
+    title = "speed by round, each arm against its own median; what all share is the machine"
+    strokes = [Stroke(text=title, tone="muted")]
+    for line in lines:
+        known = [value for value in line.values if value is not None]
+        bars = course(squeezed(line.values, width), low=min(values), high=max(values))
+        name = f"{shortened(shown_line(line.label), room):{room}}"
+        strokes.append(Stroke(text=f"{name}  {bars}  {min(known) - 1:+.0%} to {max(known) - 1:+.0%}"))
+    return tuple(strokes)

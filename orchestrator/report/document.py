@@ -1,20 +1,29 @@
-"""What a report consists of: values that the page and the Markdown both read."""
+"""What an audit or a report says, as values: the terminal, Markdown and the page draw the same ones."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from orchestrator.report.charts.theme import Drawing, Layout
 from orchestrator.report.words import MISSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stroke:
+    """A line of characters with a name before it and numbers after it."""
+
+    text: str
+    tone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A chart: drawn for each layout that it is needed in."""
+    """A chart: drawn for each layout that it is needed in, and with characters."""
 
     key: str  # unique in the report: the name of its file
     title: str  # what it shows, as a sentence
     detail: str  # units, number of rounds, how to read it
     draw: Callable[[Layout], Drawing]
+    sketch: Callable[[int], Sequence[Stroke]] | None = None  # in so many characters; None: the terminal has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +33,7 @@ class Cell:
     text: str
     tone: str | None = None
     code: bool = False
+    sign: str | None = None  # beside the text where there is room for both
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +44,8 @@ class Grid:
     rows: tuple[tuple[str | Cell, ...], ...]
     numeric: frozenset[int] = frozenset()  # columns that stand right
     caption: str | None = None  # then it can be folded
-    below: frozenset[int] = frozenset()  # columns of long texts: the page sets them under their row
+    below: frozenset[int] = frozenset()  # columns of long texts, which stand under their row
+    extra: bool = False  # more than an audit shows
 
     @property
     def beside(self) -> tuple[int, ...]:
@@ -43,25 +54,26 @@ class Grid:
 
     def says(self, row: tuple[str | Cell, ...], column: int) -> bool:
         """Whether the row has something in the column."""
-        return _text(row[column]) not in ("", MISSING)
+        return text_of(row[column]) not in ("", MISSING)
 
     def longest(self, column: int) -> int:
         """Characters of the column's longest cell."""
-        return max((len(_text(row[column])) for row in self.rows), default=0)
+        return max((len(text_of(row[column])) for row in self.rows), default=0)
 
     def without_empty(self) -> "Grid":
         """The table without columns that say nothing in any row."""
         kept = [at for at in range(len(self.columns)) if any(self.says(row, at) for row in self.rows)]
-        return Grid(
+        return replace(
+            self,
             columns=tuple(self.columns[at] for at in kept),
             rows=tuple(tuple(row[at] for at in kept) for row in self.rows),
             numeric=frozenset(new for new, at in enumerate(kept) if at in self.numeric),
-            caption=self.caption,
             below=frozenset(new for new, at in enumerate(kept) if at in self.below),
         )
 
 
-def _text(cell: str | Cell) -> str:
+def text_of(cell: str | Cell) -> str:
+    """A cell's words."""
     return cell.text if isinstance(cell, Cell) else cell
 
 
@@ -70,6 +82,8 @@ class Fork:
     """Two texts with a common start."""
 
     title: str
+    arm_name: str
+    place: int  # of the first difference
     tone: str
     verdict: str
     before: str
@@ -80,7 +94,7 @@ class Fork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of the page."""
+    """One subject."""
 
     key: str
     title: str
@@ -112,8 +126,8 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """The whole page."""
+class Document:
+    """All that is said of a run."""
 
     title: str
     about: tuple[str, ...]  # machine, date, size: one line

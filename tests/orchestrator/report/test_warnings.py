@@ -1,27 +1,36 @@
 """What an audit says before its verdicts."""
 
-import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from sqlalchemy import Engine, select, update
 
-from db.models import Arm, Generation, Run, Trial
+from db.models import Arm, Audit, Generation, Run, Trial
 from db.session import open_database, transaction
-from orchestrator.audit import audit
-from orchestrator.caveats import caveats
-from orchestrator.views.audit_markdown import markdown
-from orchestrator.views.audit_view import print_audit
+from orchestrator.plan import dump
+from orchestrator.report.building import build_audit, build_report
+from orchestrator.report.loading import load_material
+from orchestrator.report.page import render_page
+from orchestrator.report.warnings import warnings
+from orchestrator.stored_run import StoredRun
 from tests.db.filling import Filled, fill
-from tests.orchestrator.flat import FlatRun
 from tests.orchestrator.plans import arm, plan
 
 
 @pytest.fixture
 def stored(tmp_path: Path) -> tuple[Engine, Filled]:
     engine = open_database(str(tmp_path / "x.db"))
-    return engine, fill(engine)
+    filled = fill(engine)
+    arms = ("plain-8bit", "plain-4bit", "draft-8bit")
+    with transaction(engine) as session:
+        session.execute(update(Run).values(plan=dump(plan(*map(arm, arms), rounds=8))))
+    return engine, filled
+
+
+def caveats(engine: Engine, run_id: str) -> tuple[str, ...]:
+    """What the run's warnings say, but that it is simulated."""
+    found = warnings(load_material(StoredRun.load(engine, run_id), record=False))
+    return tuple(f"{word}: {text}" for word, text in found if word != "Simulated")
 
 
 def test_a_whole_run_of_ours_has_none(stored: tuple[Engine, Filled]) -> None:
@@ -43,9 +52,11 @@ def test_order_end_and_lost_arms_are_told(stored: tuple[Engine, Filled]) -> None
             .values(state="dropped", state_reason="preflight: no server")
         )
     assert caveats(engine, filled.last_run) == (
-        "not randomised: results of vllm-bench; no test can tell an effect from drift",
-        "unfinished: the run is interrupted (stopped at 07:00); this is what is stored so far",
-        "parked: draft-8bit (preflight: no server)",
+        "Not randomised: Results of vllm-bench: their order was not drawn at random, so no test can tell an effect from"
+        " drift. Verdicts need a run of interlace itself.",
+        "Unfinished: The run is interrupted (stopped at 07:00): 0 of 3 planned rounds complete. What follows is what is"
+        " stored so far.",
+        "Parked: draft-8bit (preflight: no server).",
     )
 
 
@@ -57,7 +68,7 @@ def test_what_another_tools_file_left_out_is_told_again(stored: tuple[Engine, Fi
     with transaction(engine) as session:
         own = update(Run).where(Run.id == filled.last_run)
         session.execute(own.values(randomised=False, origin="vllm-bench", note=note))
-    assert caveats(engine, filled.last_run)[1:] == (note.splitlines()[1],)
+    assert caveats(engine, filled.last_run)[1:] == (f"L{note.splitlines()[1][1:]}",)
 
 
 def test_a_server_that_states_no_cached_tokens_is_told(stored: tuple[Engine, Filled]) -> None:
@@ -68,7 +79,7 @@ def test_a_server_that_states_no_cached_tokens_is_told(stored: tuple[Engine, Fil
         mine = of_arm.where(Arm.name == name)
         session.execute(update(Generation).where(Generation.trial_id.in_(mine)).values(stamps_of="chunk"))
     (told,) = caveats(engine, filled.last_run)
-    assert told.startswith(f"caches unknown: {name} states no cached tokens")
+    assert told.startswith(f"Caches unknown: {name} states no cached tokens")
     with transaction(engine) as session:
         off = {"engine": {"prefix_cache": False, "attach": None}}
         session.execute(update(Arm).where(Arm.run_id == filled.last_run, Arm.name == name).values(config=off))
@@ -79,12 +90,19 @@ def test_a_server_that_states_no_cached_tokens_is_told(stored: tuple[Engine, Fil
     assert caveats(engine, filled.last_run) == ()
 
 
-def test_they_stand_before_the_verdicts() -> None:
-    frame = FlatRun(effects={"plain": 1.0, "draft": 1.2}, rounds=8).frame()
-    result = audit(frame, control="plain", metric="end_to_end_tps")
-    shown = plan(arm("plain"), arm("draft"))
-    out = Console(file=io.StringIO(), width=80)
-    print_audit(result, plan=shown, run_id="r", out=out, caveats=("parked: b (why)",))
-    assert isinstance(out.file, io.StringIO)
-    for text in (out.file.getvalue(), markdown(result, plan=shown, run_id="r", caveats=("parked: b (why)",))):
-        assert 0 <= text.index("parked: b") < text.index("supported")
+def test_what_an_earlier_method_decided_otherwise_stands_on_the_page_as_in_the_audit(
+    stored: tuple[Engine, Filled],
+) -> None:
+    engine, filled = stored
+    with transaction(engine) as session:
+        session.execute(
+            update(Audit).where(Audit.run_id == filled.last_run).values(method_version="1", metric="end_to_end_tps")
+        )
+    material = load_material(StoredRun.load(engine, filled.last_run), record=False)
+    told = [text for word, text in warnings(material) if word == "Decided otherwise"]
+    assert told[0].startswith("plain-4bit against plain-8bit: method 1, on ")
+    assert "said supported faster (1.200); method" in told[0]
+    for said in (build_audit(material), build_report(material, made_at=material.run.created_at)):
+        assert ("Decided otherwise", told[0]) in said.warnings
+    page = render_page(build_report(material, made_at=material.run.created_at))
+    assert "<b>Decided otherwise.</b> plain-4bit against plain-8bit: method 1" in page

@@ -1,0 +1,133 @@
+"""An audit or a report on the terminal, from 50 columns on: the document's words, tables and sketches."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.report.document import Cell, Document, Fork, Grid, Section, Stroke, text_of
+from orchestrator.report.sketches import plain_letters
+from orchestrator.report.words import shortened, visible
+from orchestrator.views.terminal import table
+
+# The style of each tone of a text.
+STYLES = {
+    "good": "bold green",
+    "calm": "cyan",
+    "doubt": "yellow",
+    "bad": "bold red",
+    "odd": "magenta",
+    "muted": "dim",
+}
+FORK_CHARACTERS = 24  # of each text around a divergence
+ALARMS = ("Simulated",)  # warnings that stand in red
+
+
+def print_document(document: Document, out: Console) -> None:
+    """All of it, the verdict first."""
+    printer = _Printer(out)
+    printer.line("")
+    printer.line(", ".join((document.title, *document.about)), "bold")
+    for word, text in document.warnings:
+        printer.line(f"{word.upper()}: {text}", "bold red" if word in ALARMS else "bold yellow")
+    printer.line("")
+    printer.line(document.verdict, "bold")
+    for line in document.lines:
+        figure = f" ({line.figure})" if line.figure else ""
+        printer.text((f"{line.verdict}: ", STYLES[line.tone]), (line.sentence, ""), (figure, "dim"))
+    for section in document.sections:
+        printer.line("")
+        printer.section(section)
+    for one in document.absent:
+        printer.line("")
+        printer.line(one.title, "bold")
+        printer.line(f"Nothing: {one.reason}.")
+    if document.made:
+        printer.line("")
+        printer.line(document.made, "dim")
+
+
+class _Printer:
+    """Writes to one console, in letters that its encoding has."""
+
+    def __init__(self, out: Console) -> None:
+        self.out = out
+        self.plain = not out.encoding.lower().startswith("utf")
+
+    def line(self, text: str, style: str = "") -> None:
+        self.text((text, style))
+
+    def text(self, *parts: tuple[str, str]) -> None:
+        """Pieces of one line, each with its style."""
+        self.out.print(Text.assemble(*((self.letters(part), style) for part, style in parts)))
+
+    def letters(self, text: str) -> str:
+        return plain_letters(text) if self.plain else text
+
+    def section(self, section: Section) -> None:
+        self.line(section.title, "bold")
+        if section.lead:
+            self.line(section.lead)
+        for grid in section.grids:
+            self.grid(grid)
+        for picture in section.pictures:
+            if picture.sketch is not None and (strokes := picture.sketch(self.out.width)):
+                self.line(picture.title)
+                self.strokes(strokes)
+        for fork in section.forks:
+            self.line(_fork_words(fork))
+        for line in section.lines:
+            self.line(line)
+        if section.code:
+            self.line(section.code)
+
+    def strokes(self, strokes: Iterable[Stroke]) -> None:
+        for stroke in strokes:
+            style = STYLES[stroke.tone] if stroke.tone else ""
+            self.out.print(Text(self.letters(stroke.text), style=style), no_wrap=True)
+
+    def grid(self, grid: Grid) -> None:
+        """A table with a caption shows its columns of long texts elsewhere; one without has them under each row."""
+        if grid.caption:
+            self.line(grid.caption, "dim")
+        if grid.below and not grid.caption:
+            for row in grid.rows:
+                self._stacked(grid, row)
+        else:
+            self.out.print(self._table(grid))
+
+    def _table(self, grid: Grid) -> Table:
+        heads = [self.letters(grid.columns[at]) for at in grid.beside]
+        made = table(*heads)
+        made.show_header = any(heads)
+        made.padding = (0, 1, 0, 0)
+        for at, column in zip(grid.beside, made.columns, strict=True):
+            column.justify = "right" if at in grid.numeric else "left"
+        before: Sequence[str | Cell] | None = None
+        for row in grid.rows:
+            repeated = before is not None and text_of(before[0]) == text_of(row[0])
+            cells = [self._cell("" if repeated and at == 0 else row[at]) for at in grid.beside]
+            made.add_row(*cells)
+            before = row
+        return made
+
+    def _stacked(self, grid: Grid, row: Sequence[str | Cell]) -> None:
+        """A row whose texts are too long to stand beside each other: each under the first, with its name."""
+        self.out.print(self._cell(row[0]))
+        for at in range(1, len(grid.columns)):
+            if grid.says(tuple(row), at):
+                text = Text.assemble((f"{grid.columns[at]}: ", "dim"), self._cell(row[at]))
+                self.out.print(Padding(text, (0, 0, 0, 2), expand=False))
+
+    def _cell(self, value: str | Cell) -> Text:
+        style = STYLES[value.tone] if isinstance(value, Cell) and value.tone else ""
+        return Text(self.letters(text_of(value)), style=style)
+
+
+def _fork_words(fork: Fork) -> str:
+    before = visible(fork.before[-FORK_CHARACTERS:])
+    after = f"after «{before}» " if before else ""
+    control, arm = (visible(shortened(each, FORK_CHARACTERS)) for each in (fork.control, fork.arm))
+    return f"{fork.title}: {after}«{control}» became «{arm}»; {fork.verdict}. {fork.remark}"
