@@ -66,7 +66,8 @@ def readings(source: Engine | str, run_id: str, field: str) -> "pd.Series[Any]":
 def environments(source: Engine | str, run_id: str) -> pd.DataFrame:
     """Of each trial of a run, by trial_id, its environment, and whether and why it lacks MLX's version.
 
-    `mlx_missing` is `unknown`, or `none` where it is known that a server runs without MLX.
+    `mlx_missing` is `unknown`, or `none` where it is known that a server runs without MLX. `mlx_build` is the platform
+    that MLX's Metal kernels were built for; NULL: not on a Mac, or not recorded.
     """
     rows = _frame(
         source,
@@ -76,7 +77,8 @@ def environments(source: Engine | str, run_id: str) -> pd.DataFrame:
                 WHEN environment.server IS NULL OR environment.mlx_version IS NOT NULL THEN NULL
                 WHEN json_type(environment.packages, '$.mlx') = 'null' THEN 'none'
                 ELSE 'unknown'
-            END AS mlx_missing
+            END AS mlx_missing,
+            json_extract(environment.packages, '$."mlx-metal build"') AS mlx_build
         FROM trial JOIN environment ON environment.id = trial.environment_id
         WHERE trial.run_id = :run_id
         """,

@@ -17,14 +17,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.plan import Deadlines
-from workers.environment import versions
+from workers.environment import versions, wheel_tag
 from workers.errors import WorkerFault
 from workers.machine.crosschecks import AGREES, DISAGREES, UNREADABLE, Check, cross_checks
 from workers.machine.host import read_host
@@ -148,18 +147,6 @@ def _number(key: str, value: object) -> float | str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{key} is {value!r}, which is not a number")
     return value
-
-
-def wheel_tag(name: str) -> str | None:
-    """The platform that a package's wheel was built for, as `cp312-cp312-macosx_26_0_arm64`; None: not installed.
-
-    One version of mlx-metal has several builds, with different kernels: the version alone does not tell them apart.
-    """
-    try:
-        text = distribution(name).read_text("WHEEL") or ""
-    except PackageNotFoundError:
-        return None
-    return next((line.removeprefix("Tag: ").strip() for line in text.splitlines() if line.startswith("Tag: ")), None)
 
 
 def _facts(system: System) -> dict[str, Any]:

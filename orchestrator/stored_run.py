@@ -41,7 +41,7 @@ class StoredRun:
         """One row per generation in time order: the columns of `trial_flat` and what else two arms must share.
 
         These are `power_mode`, `sampler` (in words), and of the trial's environment `environment_id`,
-        `missing_reason` and `mlx_missing`; see `db.frames.environments`.
+        `missing_reason`, `mlx_missing` and `mlx_build`; see `db.frames.environments`.
         """
         rows = frames.trials(self.database, self.run_id)
         environments = frames.environments(self.database, self.run_id)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import PackageNotFoundError, distribution, distributions, version
 from pathlib import Path
 
 from workers.errors import EngineError, FaultKind
@@ -45,9 +45,24 @@ _PACKAGES = {
 }
 
 
+# One version of mlx-metal has several builds, with different kernels: only the one for macOS 26 has those of the M5's
+# neural accelerators, and a Python that reports macOS 26 as 16.0 gets an older one.
+METAL_BUILD = "mlx-metal build"
+
+
 def versions() -> dict[str, str | None]:
-    """What is installed here, by distribution; None: it is not."""
-    return {name: installed(name) for name in DISTRIBUTIONS}
+    """What is installed here, by distribution; None: it is not. On a Mac also which build of MLX's Metal kernels."""
+    found = {name: installed(name) for name in DISTRIBUTIONS}
+    return found if found["mlx-metal"] is None else found | {METAL_BUILD: wheel_tag("mlx-metal")}
+
+
+def wheel_tag(name: str) -> str | None:
+    """What a package's wheel was built for, as `py3-none-macosx_26_0_arm64`; None: not installed, or no wheel."""
+    try:
+        text = distribution(name).read_text("WHEEL") or ""
+    except PackageNotFoundError:
+        return None
+    return next((line.removeprefix("Tag: ").strip() for line in text.splitlines() if line.startswith("Tag: ")), None)
 
 
 def versions_by_files(python: Path) -> dict[str, str]:

@@ -32,6 +32,7 @@ ENVIRONMENT = {
     "host": "host",
     "os_build": "OS build",
     "mlx_version": "MLX version",
+    "mlx_build": "build of MLX's Metal kernels",
     "mlx_lm_version": "mlx-lm version",
     "interlace_version": "interlace version",
     "python": "Python version",

@@ -1,5 +1,6 @@
 """The doctor's findings on a terminal of 80 columns."""
 
+import re
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -8,12 +9,14 @@ from rich.text import Text
 
 from orchestrator.doctor import Diagnosis, leftover_lines
 from orchestrator.views.terminal import table
+from workers.environment import METAL_BUILD
 from workers.machine.bandwidth import published_gb_per_s
 from workers.machine.sleep_inhibitor import Awake
 from workers.machine.telemetry import Reading
 
 _FIELDS_WIDTH = 24
-# What `ps` tells of a program that nobody slowed down; macOS only, for Linux tells a niceness.
+_NEURAL_KERNELS = 26  # the macOS from which on mlx-metal has a build with them
+# What `ps` prints for a program that nobody slowed down; macOS only, for Linux prints a niceness.
 _NORMAL_PRIORITY, _BACKGROUND_PRIORITY = 31, 4
 _UNITS = {"_mhz": " MHz", "_c": " °C", "_w": " W", "_rpm": " rpm", "_ms": " ms", "_mj": " mJ", "_percent": " %"}
 
@@ -66,6 +69,19 @@ def _print_versions(found: Diagnosis, out: Console) -> None:
     out.print(Text(", ".join(there)))
     if missing:
         out.print(Text(f"not installed: {', '.join(missing)}"))
+    if old := _old_build(found.host.os, found.versions.get(METAL_BUILD)):
+        out.print(Text(old))
+
+
+def _old_build(os: str, build: str | None) -> str | None:
+    """A build of MLX's Metal kernels for an older macOS than this one, from the first that has kernels of its own."""
+    here, made_for = re.match(r"macOS (\d+)", os), re.search(r"macosx_(\d+)_", build or "")
+    if here is None or made_for is None or int(here[1]) < _NEURAL_KERNELS or int(made_for[1]) >= _NEURAL_KERNELS:
+        return None
+    return (
+        f"! mlx-metal was built for macOS {made_for[1]}: it lacks the kernels for the M5's neural accelerators"
+        " → install it with a Python that knows macOS 26, such as uv's newest, Homebrew's or python.org's"
+    )
 
 
 def _print_readings(found: Diagnosis, out: Console) -> None:

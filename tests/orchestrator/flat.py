@@ -24,6 +24,7 @@ ENVIRONMENT = {
     "environment_id": "e",
     "missing_reason": None,
     "mlx_missing": None,
+    "mlx_build": "py3-none-macosx_26_0_arm64",
     "engine": "mlx_lm",
     "engine_version": "0.32.0",
 }

@@ -165,6 +165,14 @@ def test_an_unknown_version_of_a_server_shows_neither_an_effect_nor_that_there_i
     assert "mlx_in_one_only" in codes(without)
 
 
+def test_another_build_of_the_same_mlx_version_confounds(frame: pd.DataFrame) -> None:
+    older = changed(frame, frame["arm"] == "draft", mlx_build="py3-none-macosx_15_0_arm64")
+    draft = overall(judged(older), "draft")
+    assert (draft.verdict, codes(draft)) == ("confounded", ["mlx_build_differs"])
+    not_recorded = changed(frame, frame["arm"] == "draft", mlx_build=None)
+    assert overall(judged(not_recorded), "draft").verdict == "supported"
+
+
 def test_a_change_for_all_arms_between_rounds_does_not_confound(frame: pd.DataFrame) -> None:
     later = frame["round"] >= 4
     assert overall(judged(changed(frame, later, mlx_version="0.33.0")), "draft").verdict == "supported"

@@ -15,6 +15,7 @@ from rich.console import Console
 from orchestrator.doctor import Diagnosis, examine
 from orchestrator.running.gate import Finding
 from orchestrator.views.doctor_view import print_diagnosis
+from workers.environment import METAL_BUILD
 from workers.machine.host import read_host
 from workers.machine.remedies import remedy
 from workers.machine.sleep_inhibitor import Awake
@@ -91,6 +92,24 @@ def test_a_low_priority_is_told_with_its_remedy(here: Diagnosis, source: str, va
     text = " ".join(shown(replace(here, readings=(reading,), remedies={})).split())
     assert ("! priority" in text) == (says is not None)
     assert (says or "") in text
+
+
+@pytest.mark.parametrize(
+    ("system", "build", "warned"),
+    [
+        ("macOS 26.1", "py3-none-macosx_15_0_arm64", True),
+        ("macOS 26.1", "py3-none-macosx_26_0_arm64", False),
+        ("macOS 15.5", "py3-none-macosx_15_0_arm64", False),
+        ("macOS 26.1", None, False),
+        ("Linux", "py3-none-macosx_15_0_arm64", False),
+    ],
+)
+def test_metal_kernels_built_for_an_older_macos_are_warned_of(
+    here: Diagnosis, system: str, build: str | None, warned: bool
+) -> None:
+    found = replace(here, host=replace(here.host, os=system), versions={"mlx": "0.32.4", METAL_BUILD: build})
+    text = " ".join(shown(found).split())
+    assert ("mlx-metal was built for macOS 15" in text) == warned
 
 
 def test_each_condition_that_cannot_be_read_says_why(here: Diagnosis) -> None:

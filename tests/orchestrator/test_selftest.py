@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.selftest import REPORT_VERSION, as_json, replay, wheel_tag
+from orchestrator.selftest import REPORT_VERSION, as_json, replay
 from tests.orchestrator.shells import Shell
 from workers.machine.crosschecks import AGREES, DISAGREES, UNREADABLE
 
@@ -143,10 +143,3 @@ def test_a_file_of_another_kind_is_one_line(content: bytes, tmp_path: Path) -> N
 
 def test_output_without_a_self_test_is_refused(tmp_path: Path) -> None:
     assert "add --selftest" in Shell(tmp_path)("doctor", "-o", "report.json", code=2).stderr
-
-
-def test_a_wheel_has_the_platform_that_it_was_built_for() -> None:
-    tag = wheel_tag("mlx")
-    assert tag is not None
-    assert tag.startswith("cp3")
-    assert wheel_tag("no-such-package") is None

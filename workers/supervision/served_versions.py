@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from workers.environment import DISTRIBUTIONS
+from workers.environment import DISTRIBUTIONS, METAL_BUILD
 from workers.protocol import Served
 
 _ASKED = (*DISTRIBUTIONS, "flyto-mlx", "vllm", "sglang")
@@ -35,7 +35,11 @@ import importlib.metadata as m, json, platform, sys
 def version(name):
     try: return m.version(name)
     except m.PackageNotFoundError: return None
-print(json.dumps([platform.python_version(), {name: version(name) for name in sys.argv[1:]}]))
+found = {name: version(name) for name in sys.argv[2:]}
+if found.get("mlx-metal"):
+    lines = (m.distribution("mlx-metal").read_text("WHEEL") or "").splitlines()
+    found[sys.argv[1]] = next((line[5:].strip() for line in lines if line.startswith("Tag: ")), None)
+print(json.dumps([platform.python_version(), found]))
 """
 
 
@@ -51,7 +55,7 @@ def of_command(command: Sequence[str], environment: Mapping[str, str] | None = N
         return unknown(f"{command[0]} leads to no Python interpreter that could be asked")
     try:
         done = subprocess.run(
-            [python, "-c", _CODE, *_ASKED],
+            [python, "-c", _CODE, METAL_BUILD, *_ASKED],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
