@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 
-from orchestrator.audit import effect_between
 from orchestrator.effects import Effect
 from orchestrator.findings.ceilings import ceilings
 from orchestrator.findings.losslessness import losslessness
@@ -22,6 +21,7 @@ from orchestrator.plan import Arm, Plan, canonical_json
 from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.findings import AuditResult
 from orchestrator.statistics.observations import ScopeTrials, Usable, measured_rows
+from orchestrator.statistics.scoped import effect_between
 from orchestrator.stored_run import StoredRun
 
 TTFT = "ttft_s"

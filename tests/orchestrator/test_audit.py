@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from orchestrator.audit import AuditResult, Comparison, audit, run_drift
+from orchestrator.audit import AuditResult, Comparison, audit
 from orchestrator.effects import estimate_effect
 from orchestrator.statistics.comparability import Scope
 from orchestrator.statistics.observations import ALL, round_values
+from orchestrator.statistics.run_drift import run_drift
 from tests.orchestrator.flat import FlatRun, changed
 
 

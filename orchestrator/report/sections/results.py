@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from orchestrator.audit import RUN_DRIFT, AuditResult, BestSet, Comparison
+from orchestrator.audit import AuditResult, BestSet, Comparison
 from orchestrator.report.charts.effects import EffectRow, RoundPanel, by_round, forest
 from orchestrator.report.charts.theme import Palette
 from orchestrator.report.charts.timeline import MOST_PANELS, MOST_TOGETHER, timeline
@@ -30,6 +30,7 @@ from orchestrator.report.words import (
 )
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.observations import ALL, LOWER_IS_FASTER, ArmSummary, round_values
+from orchestrator.statistics.run_drift import RUN_DRIFT
 from orchestrator.vocabulary import VERDICTS
 
 MOST_SPOTS = 600  # drawn one by one
