@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from db import models
 from db.engine import Database
 from db.session import transaction
+from db.shared_rows import experiment_row, found_or_added
 from orchestrator.importers.foreign_plan import ORDER, arm_config
 from orchestrator.importers.foreign_run import ForeignArm, ForeignGeneration, ForeignResults, ForeignTrial, Model
 from orchestrator.importers.source import Source
@@ -74,7 +75,7 @@ def _run(session: Session, results: ForeignResults, plan: Plan, source: Source, 
     last = max((trial.started_at for trial in results.trials if trial.started_at is not None), default=started_at)
     return models.Run(
         id=_id(source, "run"),
-        experiment_id=_experiment(session, plan.experiment).id,
+        experiment_id=experiment_row(session, plan.experiment).id,
         host_id=_host(session, results, host).id,
         status="done",
         created_at=started_at,
@@ -98,76 +99,55 @@ def _run(session: Session, results: ForeignResults, plan: Plan, source: Source, 
     )
 
 
-def _experiment(session: Session, name: str) -> models.Experiment:
-    found = session.scalar(select(models.Experiment).where(models.Experiment.name == name))
-    if found is None:
-        found = models.Experiment(id=models.new_id(), name=name, created_at=dt.datetime.now(dt.UTC))
-        session.add(found)
-        session.flush()
-    return found
-
-
 def _host(session: Session, results: ForeignResults, name: str | None) -> models.Host:
     machine = results.machine
     # No machine that interlace itself ran on has such an identity: imported results are never taken for its own.
     identity = sha256_of(["imported", name or UNKNOWN, machine.chip, machine.cpu_count, machine.memory_bytes])
-    found = session.scalar(select(models.Host).where(models.Host.machine_sha256 == identity))
-    if found is None:
-        missing = {"host": "another tool's results: not told"} if name is None else {}
-        found = models.Host(
-            id=models.new_id(),
-            name=name or UNKNOWN,
-            machine_sha256=identity,
-            chip=machine.chip,
-            cpu_count=machine.cpu_count,
-            memory_bytes=machine.memory_bytes,
-            detail={"os": machine.os, "missing": missing} | bounded(dict(machine.detail)),
-        )
-        session.add(found)
-        session.flush()
-    return found
+    missing = {"host": "another tool's results: not told"} if name is None else {}
+    row = models.Host(
+        id=models.new_id(),
+        name=name or UNKNOWN,
+        machine_sha256=identity,
+        chip=machine.chip,
+        cpu_count=machine.cpu_count,
+        memory_bytes=machine.memory_bytes,
+        detail={"os": machine.os, "missing": missing} | bounded(dict(machine.detail)),
+    )
+    return found_or_added(session, row, models.Host.machine_sha256)
 
 
 def _environment(session: Session, results: ForeignResults) -> models.Environment:
     versions = results.versions
     packages = bounded(dict(versions.packages))
     identity = sha256_of(["foreign", versions.python, versions.mlx, versions.mlx_lm, results.machine.os, packages])
-    found = session.scalar(select(models.Environment).where(models.Environment.sha256 == identity))
-    if found is None:
-        found = models.Environment(
-            id=models.new_id(),
-            sha256=identity,
-            python=versions.python or UNKNOWN,
-            interlace_version=UNKNOWN,  # none ran
-            mlx_version=versions.mlx,
-            mlx_lm_version=versions.mlx_lm,
-            os=results.machine.os or UNKNOWN,
-            os_build=None,
-            packages=packages,
-        )
-        session.add(found)
-        session.flush()
-    return found
+    row = models.Environment(
+        id=models.new_id(),
+        sha256=identity,
+        python=versions.python or UNKNOWN,
+        interlace_version=UNKNOWN,  # none ran
+        mlx_version=versions.mlx,
+        mlx_lm_version=versions.mlx_lm,
+        os=results.machine.os or UNKNOWN,
+        os_build=None,
+        packages=packages,
+    )
+    return found_or_added(session, row, models.Environment.sha256)
 
 
 def _checkpoint(session: Session, model: Model) -> models.Checkpoint:
     """Weights that nobody has seen: their name and size are their identity."""
     digest = "foreign:" + sha256_of([model.name, model.bits, model.weights_bytes])
-    found = session.scalar(select(models.Checkpoint).where(models.Checkpoint.digest == digest))
-    if found is None:
-        found = models.Checkpoint(
-            id=models.new_id(),
-            digest=digest,
-            name=model.name,
-            source="unknown",
-            revision=None,
-            bits=model.bits,
-            weights_bytes=model.weights_bytes,
-            config={"name": model.name, "source": "unknown", "bits": model.bits},
-        )
-        session.add(found)
-        session.flush()
-    return found
+    row = models.Checkpoint(
+        id=models.new_id(),
+        digest=digest,
+        name=model.name,
+        source="unknown",
+        revision=None,
+        bits=model.bits,
+        weights_bytes=model.weights_bytes,
+        config={"name": model.name, "source": "unknown", "bits": model.bits},
+    )
+    return found_or_added(session, row, models.Checkpoint.digest)
 
 
 def _arm(session: Session, arm: ForeignArm, plan: Plan, source: Source, run_id: str) -> models.Arm:

@@ -12,22 +12,22 @@ from sqlalchemy.orm import Session
 from db import models
 from db.engine import Database
 from db.session import read_only, transaction
+from db.shared_rows import experiment_row
 from orchestrator.plan import Arm, Plan, dump, sha256_of
 from orchestrator.planning.hosts import host_row
 from orchestrator.planning.residency import is_simulated
 from orchestrator.planning.weights import ArmWeights
-from orchestrator.running.planned_here import remember
-from orchestrator.running.progress import UnderWay
-from orchestrator.running.rows import (
+from orchestrator.running.database_rows import (
     checkpoint_row,
     environment_row,
-    experiment_row,
     gate_detail,
     generation_rows,
     number,
     telemetry_values,
     words,
 )
+from orchestrator.running.planned_here import remember
+from orchestrator.running.progress import UnderWay
 from orchestrator.running.stored import refuse_held_run
 from orchestrator.running.trial import Fault, LoadMemory, Outcome, Verdict, hottest, settle
 from orchestrator.schedule import ScheduledTrial, order_distribution

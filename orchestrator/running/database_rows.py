@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db import models
+from db.shared_rows import found_or_added
 from orchestrator.plan import Prompt, sha256_of
 from orchestrator.running.gate import Passage
 from orchestrator.running.measures import flags, measure
@@ -108,15 +108,6 @@ def words(readings: Sequence[Reading], name: str) -> tuple[str | None, str | Non
     return (None, f"{name} was not read") if reading is None else (reading.value_text, reading.reason)
 
 
-def experiment_row(session: Session, name: str) -> models.Experiment:
-    row = session.scalar(select(models.Experiment).where(models.Experiment.name == name))
-    if row is None:
-        row = models.Experiment(id=models.new_id(), name=name, created_at=dt.datetime.now(dt.UTC))
-        session.add(row)
-        session.flush()
-    return row
-
-
 def environment_row(
     session: Session, hello: Hello, host: HostFacts, *, served: Served | None = None
 ) -> models.Environment:
@@ -130,42 +121,36 @@ def environment_row(
     if served is not None:
         parts += [served.source, served.reason, hello.versions.get("interlace")]
     identity = sha256_of(parts)
-    row = session.scalar(select(models.Environment).where(models.Environment.sha256 == identity))
-    if row is None:
-        row = models.Environment(
-            id=models.new_id(),
-            sha256=identity,
-            python=found.python or "unknown",
-            interlace_version=hello.versions.get("interlace") or "unknown",
-            mlx_version=found.versions.get("mlx"),
-            mlx_lm_version=found.versions.get("mlx-lm"),
-            os=host.os,
-            os_build=host.os_build,
-            packages=found.versions,
-            server=None if served is None else served.source or "unknown",
-            missing_reason=found.reason or None,
-        )
-        session.add(row)
-        session.flush()
-    return row
+    row = models.Environment(
+        id=models.new_id(),
+        sha256=identity,
+        python=found.python or "unknown",
+        interlace_version=hello.versions.get("interlace") or "unknown",
+        mlx_version=found.versions.get("mlx"),
+        mlx_lm_version=found.versions.get("mlx-lm"),
+        os=host.os,
+        os_build=host.os_build,
+        packages=found.versions,
+        server=None if served is None else served.source or "unknown",
+        missing_reason=found.reason or None,
+    )
+    return found_or_added(session, row, models.Environment.sha256)
 
 
 def checkpoint_row(session: Session, config: dict[str, Any], info: CheckpointInfo | None) -> models.Checkpoint:
     """The weights' row; without weights (simulated) the configuration is the identity."""
     digest = info.digest if info is not None else "config:" + sha256_of(config)
-    row = session.scalar(select(models.Checkpoint).where(models.Checkpoint.digest == digest))
-    if row is None:
-        row = models.Checkpoint(
-            id=models.new_id(),
-            digest=digest,
-            name=config["name"],
-            source=config["source"],
-            revision=config.get("revision"),
-            bits=info.bits if info is not None and info.bits is not None else config.get("bits"),
-            weights_bytes=None if info is None else info.weights_bytes,
-            config=config,
-        )
-        session.add(row)
+    row = models.Checkpoint(
+        id=models.new_id(),
+        digest=digest,
+        name=config["name"],
+        source=config["source"],
+        revision=config.get("revision"),
+        bits=info.bits if info is not None and info.bits is not None else config.get("bits"),
+        weights_bytes=None if info is None else info.weights_bytes,
+        config=config,
+    )
+    row = found_or_added(session, row, models.Checkpoint.digest)
     if info is not None and row.bytes_read_per_token is None:  # a row from before they were stored has none
         row.bytes_read_per_token = config.get("bytes_read_per_token") or info.bytes_read_per_token
         row.kv_bytes_per_token = info.kv_bytes_per_token
