@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from db.engine import Database
 from db.frames import trials
 from db.session import open_database
-from orchestrator.cli import FOREIGN_FORMATS, cli
+from orchestrator.cli import cli
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.importers.foreign_plan import make_plan, metric_of
 from orchestrator.importers.formats import FORMATS, choose_format
@@ -27,6 +27,7 @@ from orchestrator.plan import Plan, dump, load
 from orchestrator.planning.frozen_plan import stored_plan
 from orchestrator.running.provenance import refuse_from_elsewhere
 from orchestrator.stored_run import StoredRun
+from orchestrator.vocabulary import IMPORT_FORMATS
 from workers.machine.host import read_host
 
 from .samples import FILES, FOLDER, read
@@ -68,7 +69,7 @@ def plan_of(database: Database, run_id: str) -> Plan:
 
 
 def test_the_command_line_knows_the_formats() -> None:
-    assert tuple(each.name for each in FORMATS) == FOREIGN_FORMATS
+    assert tuple(each.name for each in FORMATS) == IMPORT_FORMATS
 
 
 # ---- times ----
