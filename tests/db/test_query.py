@@ -78,9 +78,8 @@ def test_reading_works_while_a_writer_is_at_work(database: Database) -> None:
     with transaction(database.engine) as session:
         session.add(models.Experiment(name="unfinished", created_at=START))
         session.flush()
-        started = time.monotonic()
+        # The writer's lock is held by this very thread: waiting for it would end in an error.
         assert run_query(database.url, "SELECT count(*) FROM experiment").rows == ((1,),)
-        assert time.monotonic() - started < 5  # it did not wait for the lock
     assert run_query(database.url, "SELECT count(*) FROM experiment").rows == ((2,),)
 
 

@@ -54,7 +54,9 @@ def test_every_connection_is_set_up(pragma: str, value: object, database: Databa
 def test_an_empty_file_counts_as_fresh(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.touch()
-    open_database(str(path)).dispose()
+    database = open_database(str(path))
+    assert set(sa.inspect(database).get_table_names()) >= {table.name for table in models.Base.metadata.sorted_tables}
+    database.dispose()
 
 
 def test_a_newer_database_is_refused_and_left_as_it_was(database: Database) -> None:
@@ -211,24 +213,26 @@ def _run(key: str, experiment_id: str, host_id: str) -> models.Run:
 
 def test_a_writer_waits_for_another(database: Database) -> None:
     held = threading.Event()
+    order: list[str] = []
 
     def hold() -> None:
         with transaction(database.engine) as session:
             session.add(_experiment("first"))
             session.flush()
             held.set()
-            time.sleep(0.4)
+            time.sleep(0.1)  # the other one comes meanwhile
+            order.append("first")
 
     thread = threading.Thread(target=hold)
     thread.start()
     assert held.wait(timeout=10)
-    started = time.monotonic()
     with transaction(database.engine) as session:
         # The lock comes with the first statement, a SELECT too: what is read cannot change before it is written.
         assert session.scalar(sa.select(sa.func.count()).select_from(models.Experiment)) == 1
+        order.append("second")
         session.add(_experiment("second"))
     thread.join()
-    assert time.monotonic() - started > 0.2
+    assert order == ["first", "second"]
     assert _names(database) == ["first", "second"]
 
 

@@ -283,7 +283,9 @@ def test_many_rounds_see_what_few_cannot_and_invent_nothing() -> None:
 
 def test_the_seed_decides_what_is_drawn() -> None:
     frame = make_frame(rounds=16, effect=1.006)
-    assert effect_in(frame, seed=5) == effect_in(frame, seed=5)
+    first = effect_in(frame, seed=5)
+    np.random.seed(7)  # another's generator is none of ours
+    assert effect_in(frame.copy(), seed=5) == first
     assert effect_in(frame, seed=5).p_value != effect_in(frame, seed=6).p_value
     assert effect_in(frame, seed=5).p_value == pytest.approx(effect_in(frame, seed=6).p_value, abs=0.03)
 

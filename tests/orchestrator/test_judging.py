@@ -1,9 +1,12 @@
 """Judgements are stored whole, and come out the same from the same rows."""
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sqlalchemy import select
 
@@ -73,9 +76,19 @@ def test_two_factors_are_stored_with_their_composition(finished: tuple[Database,
     assert one["composition"]["ratio"] == pytest.approx(1.0, abs=0.03)
 
 
-def test_the_same_rows_give_the_same_judgement(finished: tuple[Database, str]) -> None:
+def test_the_same_rows_give_the_same_judgement_elsewhere(finished: tuple[Database, str], tmp_path: Path) -> None:
+    """In another file, after another's random numbers."""
     database, run_id = finished
-    assert judge_run(StoredRun.load(database, run_id)) == judge_run(StoredRun.load(database, run_id))
+    first = judge_run(StoredRun.load(database, run_id))
+    with (
+        closing(sqlite3.connect(str(database.url.database))) as here,
+        closing(sqlite3.connect(tmp_path / "c.db")) as to,
+    ):
+        here.backup(to)
+    elsewhere = open_database(f"sqlite:///{tmp_path / 'c.db'}")
+    np.random.seed(7)
+    assert judge_run(StoredRun.load(elsewhere, run_id)).result == first.result
+    elsewhere.dispose()
 
 
 def test_simulated_runs_say_nothing_of_the_host(finished: tuple[Database, str]) -> None:

@@ -4,7 +4,6 @@ interlace says so before the night begins, within seconds, in the server's own w
 """
 
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from workers.machine.host import read_host
 from .plans import OPEN_GATE, SAMPLING, plan, prompt
 
 SERVER = Path(__file__).parent.parent / "workers" / "engines" / "scripted_server.py"
-SECONDS = 30  # on a busy machine; a few on an idle one
 pytestmark = pytest.mark.slow
 
 
@@ -66,10 +64,8 @@ def test_the_night_does_not_start_and_the_reason_is_the_servers(
         omlx("fast", checkpoint, "start_failed", dflash=True),
     )
     recorder = start(database, plan(*arms, prompts=(prompt(),), rounds=2), tmp_path)
-    started = time.monotonic()
     with pytest.raises(InputError) as refused:
         run_recorded(recorder, observer=Observer())
-    assert time.monotonic() - started < SECONDS
     message = str(refused.value)
     assert message.startswith("arm fast failed its preflight: not_engaged: DFlash start failed for tiny: ")
     assert "Received 23 parameters not in model" in message

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from orchestrator.cli import cli
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.importers.foreign_plan import make_plan, metric_of
 from orchestrator.importers.formats import FORMATS, choose_format
-from orchestrator.importers.source import Choices, Source, in_utc, read_results
+from orchestrator.importers.source import Choices, in_utc, read_results
 from orchestrator.importers.storage import store
 from orchestrator.judging import host_noise, judge_run
 from orchestrator.plan import Plan, dump, load
@@ -293,10 +293,16 @@ def _poke(value: object, data: st.DataObject) -> None:
         value = child
 
 
-def test_in_utc_is_pure() -> None:
+def test_times_without_a_zone_are_taken_to_be_of_the_one_named_and_the_results_are_left_as_they_were() -> None:
     results = read("vllm_bench.json")
-    at = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    assert in_utc(results, zone=dt.UTC, named="UTC", fallback=at) == in_utc(
-        results, zone=dt.UTC, named="UTC", fallback=at
-    )
-    assert Source(name="f", sha256="0", modified_at=at).modified_at == at
+    naive, before = results.started_at, asdict(results)
+    assert naive is not None
+    assert naive.tzinfo is None
+    fallback = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    for hours in (0, 2):
+        found = in_utc(results, zone=dt.timezone(dt.timedelta(hours=hours)), named="there", fallback=fallback)
+        assert found.started_at == naive.replace(tzinfo=dt.UTC) - dt.timedelta(hours=hours)
+        assert "have no zone" in found.notes[-1]
+    assert asdict(results) == before
+    undated = in_utc(replace(results, started_at=None, trials=()), zone=dt.UTC, named="UTC", fallback=fallback)
+    assert undated.started_at == fallback

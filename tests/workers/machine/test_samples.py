@@ -42,20 +42,13 @@ def test_it_samples_the_cheap_fields_from_a_niced_process_and_tells_its_cost() -
 
 
 def test_the_work_of_our_tree_is_not_that_of_others() -> None:
-    """The sampler is a child of the run: what the run and its workers do must not stop the gate."""
-    code = "import time\nend = time.monotonic() + 600\nwhile time.monotonic() < end: pass"
-    with Sampler(interval_s=0.2) as sampler, subprocess.Popen([sys.executable, "-c", code]) as busy:
-        wait_for(sampler, 2)
-        started, before_s = time.monotonic(), psutil.Process(busy.pid).cpu_times().user
-        while (ours_s := psutil.Process(busy.pid).cpu_times().user - before_s) < 0.4:
-            time.sleep(0.05)
-        wait_for(sampler, len(sampler.since(0)) + 1)
-        elapsed_s = time.monotonic() - started
-        values = [sample.value("cpu_cores_others") for sample in sampler.since(started)]
-        busy.kill()
-    known = [value for value in values if value is not None]
-    # Whatever else runs here, what ours used is not in it.
-    assert sum(known) / len(known) < (os.cpu_count() or 1) - ours_s / elapsed_s / 2
+    """The sampler is a child of the run: it leaves out what the run and its workers do, which is told it by their root.
+
+    What a tree's work is, and that it is subtracted, is tested on given times beside `MachineReader`.
+    """
+    with Sampler(interval_s=0.05) as sampler:
+        command = psutil.Process(sampler.pid).cmdline()
+    assert str(os.getpid()) == command[command.index("--root-pid") + 1]
 
 
 def _read(**reasons: str | None) -> list[Reading]:
