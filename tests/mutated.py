@@ -23,7 +23,6 @@ from unittest.mock import patch
 
 import httpx
 from click.testing import CliRunner, Result
-from orchestrator.explore.serving import build
 
 from db.check import check
 from db.models import Base
@@ -31,6 +30,7 @@ from db.stored_queries import stored_queries
 from db.transfer.tables import STAYS
 from orchestrator.cli import cli
 from orchestrator.explore.guard import Guard
+from orchestrator.explore.server import build
 
 Change = Callable[[sqlite3.Connection], object]
 
