@@ -45,6 +45,10 @@ class Secrets:
         found = os.environ if environ is None else environ
         self.add(*(value for name in names if (value := found.get(name)) and not _is_path(value)))
 
+    def values(self) -> list[str]:
+        """All of them, for a process that is to mask as this one does."""
+        return sorted(self._values)
+
     def clear(self) -> None:
         """Forget all of them."""
         self._values, self._finder = set(), _Finder(())

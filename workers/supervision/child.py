@@ -208,8 +208,9 @@ class Child:
 
 
 def hide_secrets(log_path: Path, start: int) -> None:
-    """Write over the secrets that a log holds from some place on. What the worker prints it masks itself; what a server
-    prints that it launched goes straight to the file. Lengths stay, for places in the log are remembered.
+    """Write over the secrets that a log holds from some place on. The worker's own words and a launched server's are
+    masked already; what else the worker starts, and native code, prints straight to the file. Lengths stay, for places
+    in the log are remembered.
     """
     try:
         with log_path.open("r+b") as log:

@@ -1,9 +1,9 @@
 """A server that an engine launches: on a port of its own, proved to be the one that answers, ended for certain.
 
 The server is the worker's child, in a session of its own, and carries the marks of the worker's environment (the run,
-the owner, `SPT_NOENV`); the run's journal learns of it while the worker loads. What it prints goes to the worker's log,
-which belongs to the run, or where there is none to a file of its own. Nothing is ever taken for ours by its name: a
-server may rename itself.
+the owner, `SPT_NOENV`); the run's journal learns of it while the worker loads. What it prints goes, without secrets, to
+the worker's log, which belongs to the run, or where there is none to a file of its own. Nothing is ever taken for ours
+by its name: a server may rename itself.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ from workers.errors import EngineError, FaultKind, classify_text, describe_exit
 from workers.machine.process_identity import PORT_MARK
 from workers.machine.processes import PROCESS_FAULTS
 from workers.supervision.family import Family
+from workers.supervision.log_filter import Filter, filtered, wait_for
 from workers.supervision.tracebacks import last_fault
 
 HOST = "127.0.0.1"
@@ -117,24 +118,25 @@ class ServerProcess:
         self._own_log = None if path is not None else tempfile.NamedTemporaryFile(prefix="interlace-", suffix=".log")
         self.log = ServerLog(path or Path(self._own_log.name if self._own_log else os.devnull))
         self.log_start = self.log.mark()  # what is before it, an earlier process of this arm printed
-        with self.log.path.open("ab") as log:
-            try:
+        self._filter: Filter | None = None
+        try:
+            with self.log.path.open("ab") as log, filtered(log.fileno()) as (place, self._filter):
                 self._popen = subprocess.Popen(
                     list(spec.command),
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
+                    stdout=place,
+                    stderr=place,
                     cwd=spec.folder,
                     env={**os.environ, **spec.environment, **_marks(spec)},
                     start_new_session=True,
                 )
-            except OSError as error:
-                self._close_log()
-                raise EngineError(
-                    FaultKind.load_failed,
-                    f"cannot start {spec.title}: {error}",
-                    remedy="is it installed where engine.command or engine.server_python says?",
-                ) from error
+        except OSError as error:
+            self._close_log()
+            raise EngineError(
+                FaultKind.load_failed,
+                f"cannot start {spec.title}: {error}",
+                remedy="is it installed where engine.command or engine.server_python says?",
+            ) from error
         self._family = Family(psutil.Process(self._popen.pid))
 
     @property
@@ -149,6 +151,7 @@ class ServerProcess:
         self._family.snapshot()
         if self._popen.poll() is None or self._family.living():
             return
+        wait_for(self._filter)
         lines = self.log.lines_since(self.log_start)
         said = " | ".join(lines[-5:]).strip()
         fault = last_fault(lines)
@@ -212,6 +215,7 @@ class ServerProcess:
             )
 
     def _close_log(self) -> None:
+        wait_for(self._filter)
         if self._own_log is not None:
             self._own_log.close()
 

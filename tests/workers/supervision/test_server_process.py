@@ -18,6 +18,7 @@ from tests.workers import tiny
 from workers.catalogue.binding import log_fault
 from workers.errors import EngineError, FaultKind, WorkerFault
 from workers.machine.process_identity import port_of
+from workers.masking import KNOWN
 from workers.protocol import Generate, Load, encode
 from workers.supervision.journal import read_journal
 from workers.supervision.server_process import (
@@ -172,6 +173,44 @@ def test_its_end_is_told_with_its_last_words() -> None:
     with pytest.raises(EngineError, match=r"exit status 7.*no room") as failed:
         server.require_alive()
     assert failed.value.kind is FaultKind.out_of_memory
+    server.stop()
+
+
+# ---- secrets ----
+
+KEY = "sk-very-secret-key-of-somebody"
+# Prints the key in two writes, then on request in a last line without an end.
+TELLS_THE_KEY = f"""
+import sys, time
+sys.stdout.write("key: {KEY[:9]}"); sys.stdout.flush()
+time.sleep(0.2)
+sys.stdout.write("{KEY[9:]}!\\n"); sys.stdout.flush()
+sys.stderr.write("bar {KEY}\\r"); sys.stderr.flush()
+while not __import__("os").path.exists(sys.argv[1]):
+    time.sleep(0.02)
+sys.stdout.write("at the end {KEY}"); sys.stdout.flush()
+"""
+
+
+def test_what_a_server_prints_reaches_the_log_without_secrets(tmp_path: Path) -> None:
+    KNOWN.add(KEY)
+    command = [sys.executable, "-c", TELLS_THE_KEY, str(tmp_path / "end")]
+    server = ServerProcess(ServerSpec(title="the server", command=command, port=free_port()))
+    seen: list[bytes] = []
+
+    def grown() -> bool:
+        seen.append(server.log.path.read_bytes()[server.log_start :])
+        return b"bar <redacted>\r" in seen[-1]
+
+    assert until(grown)
+    assert "key: <redacted>!\n" in server.log.lines_since(server.log_start)
+    (tmp_path / "end").touch()
+    assert until(lambda: server._popen.poll() is not None)  # noqa: SLF001 - there is nothing else to wait for
+    with pytest.raises(EngineError, match="exit status 0"):
+        server.require_alive()
+    grown()
+    assert seen[-1].endswith(b"at the end <redacted>")
+    assert not any(KEY[:9].encode() in each for each in seen)
     server.stop()
 
 
