@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import db.session
+from db.engine import Database
 from db.migrate import Version, current, upgrade
 from orchestrator.planning import simulation_cache
 from workers.files.private import make_private_folder
@@ -57,6 +58,12 @@ def simulations_are_kept_apart(tmp_path_factory: pytest.TempPathFactory) -> Iter
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulation_cache, "folder", lambda: folder)
         yield
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    """A fresh database, `test.db` in the test's folder."""
+    return db.session.open_database(f"sqlite:///{tmp_path / 'test.db'}")
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from db.errors import RunNotFoundError
 from db.frames import resolve_run, runs, trials, verdicts
 from tests.db.conftest import Database
 from tests.db.filling import Filled
-from tests.db.test_views import MORE_OF_TRIAL_FLAT, TRIAL_FLAT, VERDICT_FLAT
+from tests.db.flat_columns import MORE_OF_TRIAL_FLAT, TRIAL_FLAT, VERDICT_FLAT
 
 
 @pytest.fixture(scope="module")

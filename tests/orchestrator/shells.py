@@ -13,6 +13,9 @@ from unittest import mock
 
 from orchestrator.cli import main
 
+ENGINE = ["engine=simulated", "checkpoint=simulated", "design.interleave_by=prompt"]
+SIMULATED = [*ENGINE, "workload=quick"]
+
 INTERLACE = [sys.executable, "-m", "orchestrator"]
 
 
@@ -89,3 +92,9 @@ def _signals_kept() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("interlace: ")
+    return line

@@ -12,21 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.orchestrator.shells import INTERLACE, Shell
-
-ENGINE = ["engine=simulated", "checkpoint=simulated", "design.interleave_by=prompt"]
-SIMULATED = [*ENGINE, "workload=quick"]
+from tests.orchestrator.shells import ENGINE, INTERLACE, SIMULATED, Shell, one_line
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
-
-
-def one_line(done: subprocess.CompletedProcess[str]) -> str:
-    (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("interlace: ")
-    return line
 
 
 def test_run_then_query_then_audit(shell: Shell) -> None:

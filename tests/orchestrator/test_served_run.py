@@ -16,7 +16,7 @@ from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run
 from tests.workers import tiny_drafts
-from tests.workers.engines.test_dflash_server import lent_package
+from tests.workers.environments import lent_package
 from workers.machine.host import read_host
 
 from .plans import OPEN_GATE, SAMPLING, plan, prompt

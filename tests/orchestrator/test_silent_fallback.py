@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from db import models
 from db.engine import Database
-from db.session import open_database, read_only
+from db.session import read_only
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights
@@ -32,11 +32,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return tiny.build(tmp_path_factory.mktemp("target") / "tiny") | {"bits": None, "draft": None}
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return open_database(f"sqlite:///{tmp_path / 'test.db'}")
 
 
 def omlx(name: str, checkpoint: dict[str, Any], script: str, *, dflash: bool) -> Arm:

@@ -9,8 +9,8 @@ import pytest
 from orchestrator.audit import AuditResult, Comparison
 from orchestrator.judging import judge
 from orchestrator.stored_run import StoredRun
+from tests.orchestrator.meanings import Told, article_plan, run
 from tests.orchestrator.plans import arm, plan, prompt
-from tests.orchestrator.test_meaning import Told, article_plan, run
 
 WAIT = "the wait for the first token of two_turns, turn 2"
 

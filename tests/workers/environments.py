@@ -6,9 +6,12 @@ Mac the two pin different versions of MLX: there each needs an environment of it
 
 import fcntl
 import hashlib
+import importlib.util
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -82,3 +85,19 @@ def _make(folder: Path) -> None:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-2000:]}"
+
+
+@contextmanager
+def lent_package(folder: Path) -> Iterator[str]:
+    """An interpreter with mlx-lm 0.31, which its server needs; this environment's dflash-mlx is lent to it."""
+    found = importlib.util.find_spec("dflash_mlx")
+    if found is None or found.origin is None:
+        pytest.skip("dflash-mlx is not installed: pip install interlace[dflash]")
+    package = Path(found.origin).parent
+    lent = folder / "lent"
+    lent.mkdir()
+    for each in (package, *package.parent.glob("dflash_mlx-*.dist-info")):
+        (lent / each.name).symlink_to(each)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(lent))
+        yield str(elsewhere())

@@ -7,7 +7,7 @@ import pytest
 
 from db.session import open_database
 from tests.db.filling import fill
-from tests.orchestrator.explore.test_server import exploring
+from tests.orchestrator.explore.exploring import exploring
 from tests.orchestrator.report.browser import Page, opened
 
 READ = "fetch('{0}/interlace.json?sql=SELECT+1').then(() => 'read', () => 'refused')"

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.findings.records import Answer, ArmRecord, Step
+from orchestrator.findings.values import Losslessness
+from orchestrator.report.document import Section
+from orchestrator.report.sections.losslessness import losslessness_section
 
 TOKEN_US = 10_000  # of a plain step
 
@@ -93,3 +96,10 @@ def decoded(marks: Sequence[bool], width: int) -> list[Step]:
         steps.append((drafted, accepted, committed))
         at += committed
     return steps
+
+
+def shown(result: Losslessness) -> tuple[str, ...]:
+    """The lines below the table."""
+    section = losslessness_section(result)
+    assert isinstance(section, Section)
+    return section.lines

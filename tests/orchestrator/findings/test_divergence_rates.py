@@ -9,8 +9,7 @@ from orchestrator.findings.losslessness import losslessness
 from orchestrator.findings.records import Answer, ArmRecord
 from orchestrator.findings.rounds import Floats
 from orchestrator.findings.values import Losslessness
-from tests.orchestrator.findings.making import answer, arm, drafting
-from tests.orchestrator.findings.test_losslessness import shown
+from tests.orchestrator.findings.making import answer, arm, drafting, shown
 
 TOKENS = 40
 ROUNDING = 0.004  # of gaps that are evenly spread up to 1

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from orchestrator.findings.losslessness import first_difference, losslessness
 from orchestrator.findings.records import Answer, ArmRecord, Probed
 from orchestrator.findings.values import ArmLosslessness, Losslessness
-from orchestrator.report.document import Section
-from orchestrator.report.sections.losslessness import MOST_REASONS, losslessness_section
-from tests.orchestrator.findings.making import answer, arm, drafting
+from orchestrator.report.sections.losslessness import MOST_REASONS
+from tests.orchestrator.findings.making import answer, arm, drafting, shown
 
 TOKENS = st.lists(st.integers(0, 3), max_size=12)
 BOTH = (arm("plain"), drafting("spec"))
@@ -221,13 +220,6 @@ def test_one_arm_that_answered_once_has_nothing_to_compare() -> None:
 
 
 # ---- as it is shown ----
-
-
-def shown(result: Losslessness) -> tuple[str, ...]:
-    """The lines below the table."""
-    section = losslessness_section(result)
-    assert isinstance(section, Section)
-    return section.lines
 
 
 def test_each_reason_of_an_unknown_difference_is_told_once_with_its_count() -> None:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from orchestrator.findings.records import ArmRecord, plain_arm_of
 from tests.orchestrator import plans
 from tests.orchestrator.findings.making import arm, drafting
-from tests.orchestrator.test_meaning import Told, run
+from tests.orchestrator.meanings import Told, run
 
 IN_PROCESS: dict[str, Any] = {"engine": "mlx_lm", "stamps_of": "token"}
 SERVED: dict[str, Any] = {"engine": "mlx_lm_server", "stamps_of": "chunk"}

@@ -1,14 +1,13 @@
 """Which stored host this machine is: a Mac keeps its queue, rates and runs whatever network it joins."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from db import models
 from db.engine import Database
-from db.session import open_database, read_only, transaction
+from db.session import read_only, transaction
 from orchestrator.plan import sha256_of
 from orchestrator.planning.hosts import host_row, machine_identity, own_host_ids
 from workers.machine.host import HostFacts
@@ -28,11 +27,6 @@ MAC = HostFacts(
 )
 OLD = replace(MAC, hardware_uuid=None)  # as earlier versions saw it
 TWIN = replace(MAC, hardware_uuid="00000000-0000-4000-8000-000000000002")
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return open_database(f"sqlite:///{tmp_path / 'hosts.db'}")
 
 
 def stored(database: Database, host: HostFacts) -> str:

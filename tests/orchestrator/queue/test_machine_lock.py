@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,26 +22,6 @@ ODD_VALUES = (
     ("boot_id", []),
     ("command", 1),
 )
-HOLD = """
-import sys
-from orchestrator.queue.machine_lock import MachineLock
-with MachineLock("interlace work") as lock:
-    lock.take()
-    lock.at("the-run")
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def other() -> Iterator["subprocess.Popen[str]"]:
-    """Another process that holds this machine."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    yield process
-    process.kill()
-    process.communicate()
 
 
 def test_a_second_one_is_told_who_holds_it_and_what_to_do(other: "subprocess.Popen[str]") -> None:

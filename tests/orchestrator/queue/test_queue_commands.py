@@ -20,11 +20,9 @@ from orchestrator.running.events import Observer
 from orchestrator.running.recorder import create_run
 from tests.orchestrator.plans import arm
 from tests.orchestrator.queue.nights import TWO, queued, small
-from tests.orchestrator.queue.test_machine_lock import other as other_process
 from workers.machine.host import read_host
 from workers.machine.process_identity import current_lease
 
-other = other_process
 SIMULATED = ("engine=simulated", "checkpoint=simulated", "workload=quick", "engine.effect=1.0,1.2", "design.rounds=6")
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from db.engine import Database
-from db.session import open_database
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.running.crew import Crew, Member
 from orchestrator.running.leftovers import journal_beside
 from tests.orchestrator.plans import arm, plan
-from tests.orchestrator.running.test_runner import Witness, rows, run
+from tests.orchestrator.running.trials import Witness, rows, run
 from workers.files.private import open_private
 from workers.supervision import worker_process
 from workers.supervision.journal import read_journal
@@ -22,11 +21,6 @@ ROUNDS = 4
 THIRD_TRIAL = 4  # of the process's generations: preflight, warm-up and two trials come before it
 TIGHT = Deadlines(load_s=20, first_token_s=1, inter_token_s=1, total_s=1.5, teardown_s=5)
 DESIGN = {"rounds": ROUNDS, "aa": False, "bracket": False, "deadlines": TIGHT}
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return open_database(f"sqlite:///{tmp_path / 'test.db'}")
 
 
 @pytest.mark.parametrize(

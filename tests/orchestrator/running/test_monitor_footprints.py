@@ -8,14 +8,14 @@ import pytest
 
 from db import models
 from db.engine import Database
-from db.session import open_database, read_only
+from db.session import read_only
 from orchestrator.running import monitor
 from orchestrator.running.crew import Member
 from orchestrator.running.monitor import Footprints, planned_footprints
 from orchestrator.running.recorder import note_memory, spoil_newest_trial
 from orchestrator.running.trial import Fault, Outcome
 from tests.orchestrator.plans import arm, plan
-from tests.orchestrator.running.test_runner import recorder_of, rows, run
+from tests.orchestrator.running.trials import recorder_of, rows, run
 
 GB = 10**9
 
@@ -116,11 +116,6 @@ def test_simulated_and_unplanned_arms_have_none(monkeypatch: pytest.MonkeyPatch)
 
 
 # ---- stored ----
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return open_database(f"sqlite:///{tmp_path / 'test.db'}")
 
 
 def test_it_is_stored_with_its_arm(database: Database, tmp_path: Path) -> None:

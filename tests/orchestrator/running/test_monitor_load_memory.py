@@ -6,7 +6,7 @@ import pytest
 
 from db import models
 from db.engine import Database
-from db.session import open_database, read_only
+from db.session import read_only
 from orchestrator.plan import Arm
 from orchestrator.planning.memory import load_note
 from orchestrator.planning.weights import Weights
@@ -14,16 +14,11 @@ from orchestrator.running.crew import Crew
 from orchestrator.running.monitor import Footprints
 from orchestrator.running.trial import LoadMemory
 from tests.orchestrator.plans import DEADLINES, arm, plan
-from tests.orchestrator.running.test_runner import recorder_of, run
+from tests.orchestrator.running.trials import recorder_of, run
 from workers.protocol import Generate, Heartbeat
 from workers.supervision.worker_process import StopReport
 
 GB = 10**9
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return open_database(f"sqlite:///{tmp_path / 'test.db'}")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from db import models
 from db.engine import Database
-from db.session import open_database, read_only, transaction
+from db.session import read_only, transaction
 from orchestrator.judging import judge_run
 from orchestrator.meaning import findings
 from orchestrator.plan import Arm, Plan
@@ -24,8 +24,8 @@ from orchestrator.running.recorder import Recorder, create_run
 from orchestrator.stored_run import StoredRun
 from tests.orchestrator.plans import OPEN_GATE, plan, prompt
 from tests.orchestrator.plans import arm as simulated_arm
-from tests.orchestrator.running.test_questions import answer
-from tests.orchestrator.running.test_runner import Witness
+from tests.orchestrator.running.records import answer
+from tests.orchestrator.running.trials import Witness
 from tests.workers import tiny
 from workers.errors import FaultKind, WorkerFault
 from workers.machine.host import read_host
@@ -38,11 +38,6 @@ MEASURED: tuple[float, str] = (5e9, "measured: by a test")
 def bandwidth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two seconds of copying are for a test of their own."""
     monkeypatch.setattr(probes, "measured_bytes_per_s", lambda: MEASURED)
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return open_database(f"sqlite:///{tmp_path / 'test.db'}")
 
 
 def arm(name: str, checkpoint: dict[str, Any], draft: dict[str, Any] | None = None, **settings: Any) -> Arm:

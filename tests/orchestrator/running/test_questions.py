@@ -1,6 +1,5 @@
 """What is asked after a run, and what the answers mean: on values, and with rounding put into a real engine."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,6 @@ from orchestrator.findings.records import Answer
 from orchestrator.plan import Arm, Plan, Prompt
 from orchestrator.running.questions import (
     SUBSTITUTE_WIDTHS,
-    ArmWidth,
     Finding,
     Question,
     budget_s,
@@ -20,6 +18,7 @@ from orchestrator.running.questions import (
     timings,
 )
 from tests.orchestrator.plans import plan, prompt
+from tests.orchestrator.running.records import answer, arm, widths
 from tests.workers import tiny
 from tests.workers.engine_contract import converse
 from tests.workers.perturbed import Perturbed
@@ -27,47 +26,6 @@ from workers.engines.base import Engine
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_draft import MlxLmDraft
 from workers.protocol import Scored, ScoreTokens, TokenScore, WidthChange
-
-GREEDY: dict[str, Any] = {"name": "greedy", "temperature": 0.0}
-
-
-def arm(name: str, *, checkpoint: str = "c", draft: str | None = None, temperature: float = 0.0) -> Arm:
-    engine = "mlx_lm_draft" if draft else "mlx_lm"
-    return Arm(
-        name=name,
-        checkpoint={"name": checkpoint},
-        engine={"name": engine, "_target_": f"workers.engines.{engine}.X"},
-        sampling=GREEDY | {"temperature": temperature},
-        draft=None if draft is None else {"name": draft},
-    )
-
-
-def answer(of: str, *token_ids: int, prompt_id: str = "quick/0", turn: int = 0, **values: Any) -> Answer:
-    given: dict[str, Any] = {
-        "is_aa": False,
-        "measured": True,
-        "round": 0,
-        "workload": "quick",
-        "prompt_class": "code",
-        "prompt_sha256": "same",
-        "prompt_tokens": 100,
-        "cached_tokens": 0,
-        "completion_tokens": len(token_ids),
-        "ttft_s": 1.0,
-        "prefill_tps": None,
-        "decode_tps": None,
-        "flags": (),
-        "text": f"text of {of}",
-        "stamps_of": "token",
-        "stamps_json": json.dumps([1_000_000 * (place + 1) for place in range(len(token_ids))]),
-        "steps_json": None,
-    } | values
-    return Answer(arm=of, prompt_id=prompt_id, turn=turn, token_ids_json=json.dumps(list(token_ids)), **given)
-
-
-def widths(**of_arm: int | None) -> list[ArmWidth]:
-    return [ArmWidth(arm=name, verify_width=width, drafts=(width or 1) > 1) for name, width in of_arm.items()]
-
 
 TWO = plan(arm("control"), arm("b"))
 

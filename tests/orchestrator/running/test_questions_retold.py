@@ -7,7 +7,7 @@ import pytest
 from orchestrator.findings.records import Answer
 from orchestrator.running.questions import Question, apart, judge, questions, scorer, tellings, with_tokens
 from tests.orchestrator.plans import plan, prompt
-from tests.orchestrator.running.test_questions import answer, arm, widths
+from tests.orchestrator.running.records import answer, arm, widths
 from workers.protocol import Retold, Scored, TokenScore
 
 PLANNED = plan(arm("control"), arm("server"), arm("inside"), arm("other", checkpoint="d"))

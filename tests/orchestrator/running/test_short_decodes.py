@@ -10,14 +10,14 @@ from sqlalchemy import select
 
 from db import models
 from db.engine import Database
-from db.session import open_database, read_only
+from db.session import read_only
 from orchestrator.plan import Gate, Plan
 from orchestrator.running.crew import Member
 from orchestrator.running.short_decodes import ShortDecodes, wake_tokens
 from orchestrator.schedule import AA_LABEL, ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
-from tests.orchestrator.running.test_night import Night, run_night
-from tests.orchestrator.running.test_runner import rows
+from tests.orchestrator.running.nights import Night, run_night
+from tests.orchestrator.running.trials import rows
 from workers.errors import FaultKind, WorkerFault
 from workers.protocol import Generate, Generation
 
@@ -116,11 +116,6 @@ def test_the_canary_is_compared_with_the_arm_s_own_first_one() -> None:
 
 
 # ---- in a run ----
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return open_database(f"sqlite:///{tmp_path / 'test.db'}")
 
 
 def as_if_measured(monkeypatch: pytest.MonkeyPatch, *, fails_at: int | None = None) -> list[ScheduledTrial]:

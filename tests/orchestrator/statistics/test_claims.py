@@ -6,8 +6,7 @@ import pytest
 from orchestrator.audit import AuditResult, Comparison
 from orchestrator.configuration.groups import Parts
 from orchestrator.statistics.claims import ArmFacts, Claim, beside, claim_of, contrast
-
-from .test_compare import comparison
+from tests.orchestrator.statistics.comparisons import comparison
 
 PLAIN = ArmFacts(
     engine="mlx_lm", speculates=False, bits=8, block_size=None, draft=None, checkpoint="m", temperature=0.0

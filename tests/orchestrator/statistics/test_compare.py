@@ -7,39 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.audit import Comparison
 from orchestrator.errors import InputError
 from orchestrator.statistics.compare import RunSide, compare_runs, ratio_of_ratios
 from orchestrator.statistics.evenings import Evenings
 from tests.orchestrator.plans import arm, plan, prompt
+from tests.orchestrator.statistics.comparisons import comparison
 
 CONTROL, FAST = arm("a"), arm("b", effect=1.2)
-
-
-def comparison(treatment: str = "b", **changes: Any) -> Comparison:
-    base = Comparison(
-        treatment=treatment,
-        control="a",
-        prompt_class=None,
-        turn=None,
-        metric="end_to_end_tps",
-        verdict="supported",
-        direction="faster",
-        ratio=1.2,
-        ci_low=1.18,
-        ci_high=1.22,
-        p_value=0.01,
-        family_p=None,
-        rounds=8,
-        wins=8,
-        aa_ratio=1.0,
-        aa_low=0.99,
-        aa_high=1.01,
-        engaged_share=None,
-        included=None,
-        reasons=(),
-    )
-    return replace(base, **changes)
 
 
 def side(name: str = "run-1", **changes: Any) -> RunSide:

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.statistics.drift import Setting
 from orchestrator.statistics.heat_design import HeatJudgement, judge_heat
-from tests.orchestrator.test_cli import ENGINE, Shell, one_line
+from tests.orchestrator.shells import ENGINE, Shell, one_line
 
 LINEAR = Setting(profile="linear", size=-0.2, noise=0.01)
 

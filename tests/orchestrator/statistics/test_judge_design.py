@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.statistics.judge_design import judge_design
-from tests.orchestrator.test_cli import ENGINE, Shell, one_line
+from tests.orchestrator.shells import ENGINE, Shell, one_line
 
 
 def test_a_design_is_judged_by_its_errors_power_coverage_and_width() -> None:

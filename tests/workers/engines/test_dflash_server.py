@@ -1,8 +1,6 @@
 """The real `dflash serve` in an environment of its own, on tiny models: real drafting, fallbacks and evidence."""
 
-import importlib.util
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 from orchestrator.running.trial import judge
 from tests.workers import tiny_drafts
 from tests.workers.engine_contract import FIRST, SECOND, EngineCase, EngineContract, converse, engine_case
-from tests.workers.environments import elsewhere
+from tests.workers.environments import lent_package
 from workers.engines import dflash_server
 from workers.engines.dflash_server import DflashServer
 from workers.errors import EngineError, FaultKind
@@ -32,22 +30,6 @@ def target(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def draft(folder: Path) -> dict[str, Any]:
     return tiny_drafts.build_draft(folder / "draft")
-
-
-@contextmanager
-def lent_package(folder: Path) -> Iterator[str]:
-    """An interpreter with mlx-lm 0.31, which its server needs; this environment's dflash-mlx is lent to it."""
-    found = importlib.util.find_spec("dflash_mlx")
-    if found is None or found.origin is None:
-        pytest.skip("dflash-mlx is not installed: pip install interlace[dflash]")
-    package = Path(found.origin).parent
-    lent = folder / "lent"
-    lent.mkdir()
-    for each in (package, *package.parent.glob("dflash_mlx-*.dist-info")):
-        (lent / each.name).symlink_to(each)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(lent))
-        yield str(elsewhere())
 
 
 @pytest.fixture(scope="module")

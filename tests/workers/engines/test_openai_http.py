@@ -2,10 +2,8 @@
 
 import json
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from orchestrator.running.trial import judge
 from tests.workers import tiny
 from tests.workers.engine_contract import FIRST, SECOND, converse
+from tests.workers.serving import QuietHandler, serving
 from workers.catalogue.signs import names
 from workers.engines.openai_http import OpenaiHttp
 from workers.errors import EngineError, FaultKind
@@ -50,19 +49,20 @@ def script() -> Script:
 
 @pytest.fixture
 def url(script: Script) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self.reply(
                     f"vllm:spec_decode_num_draft_tokens_total {script.drafted}\n"
                     f"vllm:spec_decode_num_accepted_tokens_total {script.drafted // 4}\n"
-                    f"vllm:generation_tokens_total {script.generated}\n".encode()
+                    f"vllm:generation_tokens_total {script.generated}\n".encode(),
+                    "text/plain",
                 )
             else:
-                self.reply(json.dumps({"data": [{"id": name} for name in script.models]}).encode())
+                self.reply(json.dumps({"data": [{"id": name} for name in script.models]}).encode(), "text/plain")
 
         def do_POST(self) -> None:
-            script.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            script.bodies.append(json.loads(self.body()))
             script.keys.append(self.headers.get("Authorization"))
             chunks: list[dict[str, Any]] = [{"choices": [{"delta": {"content": word}}]} for word in script.text]
             chunks.append({"choices": [{"delta": {}, "finish_reason": "length"}]})
@@ -72,25 +72,11 @@ def url(script: Script) -> Iterator[str]:
             if script.log is not None and script.log_line:
                 with script.log.open("a") as log:
                     log.write(f"{script.log_line}\n")
-            self.reply(
-                b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
-            )
+            events = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
+            self.reply(events + b"data: [DONE]\n\n", "text/event-stream")
 
-        def reply(self, data: bytes) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream" if data.startswith(b"data:") else "text/plain")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with serving(Handler) as address:
+        yield address
 
 
 def engine(url: str, sampling: Mapping[str, Any] = GREEDY, **settings: Any) -> OpenaiHttp:

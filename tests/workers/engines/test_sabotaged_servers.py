@@ -3,10 +3,8 @@
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,8 @@ import pytest
 
 from tests.workers import tiny_drafts
 from tests.workers.engine_contract import FIRST, converse
-from tests.workers.engines.test_dflash_server import lent_package
+from tests.workers.environments import lent_package
+from tests.workers.serving import QuietHandler, serving
 from workers.catalogue.signs import load
 from workers.engines.dflash_server import DflashServer
 from workers.engines.openai_http import OpenaiHttp
@@ -73,35 +72,23 @@ def fake(tmp_path: Path) -> Fake:
 
 @pytest.fixture
 def url(fake: Fake) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
-            self.reply(fake.metrics if self.path == "/metrics" else json.dumps({"data": [{"id": "m"}]}), "text/plain")
+            body = fake.metrics if self.path == "/metrics" else json.dumps({"data": [{"id": "m"}]})
+            self.reply(body.encode(), "text/plain")
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            self.body()
             fake.during()
             chunks: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "a "}}]} for _ in range(TOKENS)]
             chunks.append({"choices": [{"delta": {}, "finish_reason": "length"}]} | dict(fake.extra))
             chunks.append({"choices": [], "usage": {"prompt_tokens": PROMPT, "completion_tokens": TOKENS}})
             text = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
             fake.after()
-            self.reply(text + "data: [DONE]\n\n", "text/event-stream")
+            self.reply(f"{text}data: [DONE]\n\n".encode(), "text/event-stream")
 
-        def reply(self, text: str, kind: str) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(text.encode())))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with serving(Handler) as address:
+        yield address
 
 
 def engaged(url: str, fake: Fake, preset: str, act: Callable[[], object] = lambda: None) -> tuple[bool | None, str]:

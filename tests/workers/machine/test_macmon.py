@@ -7,8 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.workers.machine.test_optional_tools import NEW
-from tests.workers.machines import Recorded
+from tests.workers.machines import NEW, Recorded
 from workers.machine.macmon import MacmonStream, Streaming
 from workers.machine.optional_tools import MACMON, MACOS_FIELDS
 from workers.machine.sampler import macmon_where_there

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.workers.machines import Recorded
+from tests.workers.machines import NEW, Recorded
 from workers.machine import optional_tools
 from workers.machine.system import Unreadable
 from workers.machine.telemetry import MachineReader
 
 # The layouts of both lines of versions, as its documentation names the fields; no Mac was at hand to record one.
-NEW = (
-    '{"temp": {"cpu_temp_avg": 71.5, "gpu_temp_avg": 68.25}, "gpu_freq_mhz": 1380, "gpu_active_ratio": 0.97,'
-    ' "all_power": 31.5, "fans": [{"name": "left", "rpm": 2300}]}\n'
-)
 OLD = '{"temp": {"cpu_temp_avg": 50.0, "gpu_temp_avg": 45.0}, "gpu_usage": [461, 0.02], "all_power": 3.5}\n'
 COMMAND = "macmon pipe -s 1 -i 100"
 
