@@ -13,17 +13,19 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.server_launch import LaunchedEngine, LaunchSettings, Widths, installed_versions, served_folder
 from workers.engines.server_request import key_from
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
-from workers.http.client import Client
 from workers.http.watchdog import Timeouts
 from workers.settings import at_least, one_of, setting
 from workers.supervision.server_process import ServerSpec
+
+if TYPE_CHECKING:
+    from workers.http.client import Client
 
 _DISTRIBUTIONS = ("omlx", "flyto-mlx")
 
@@ -89,7 +91,9 @@ class Omlx(LaunchedEngine):
         self._key = key_from(own.api_key_env) if own.attach is not None else secrets.token_hex(16)
         return super()._open()
 
-    def _connected_to(self, url: str) -> Client:
+    def _connected_to(self, url: str) -> "Client":
+        from workers.http.client import Client
+
         own = self._settings()
         return Client(url, api_key=self._key, timeouts=Timeouts(first_token_s=own.first_token_s, idle_s=own.idle_s))
 

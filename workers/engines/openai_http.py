@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workers.catalogue.signs import CatalogueError, Preset, read
 from workers.engines.base import LoadInfo, TurnRequest, parse_settings
@@ -17,10 +17,12 @@ from workers.engines.server import RequestSettings, ServerEngine
 from workers.engines.server_request import key_from
 from workers.engines.server_signs import load_preset
 from workers.errors import EngineError, FaultKind
-from workers.http.client import Client
 from workers.http.watchdog import Timeouts
 from workers.settings import at_least, setting
 from workers.supervision.server_process import ServerLog, ServerProcess, ServerSpec
+
+if TYPE_CHECKING:
+    from workers.http.client import Client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,8 @@ class OpenaiHttp(ServerEngine):
     _conversation = "load"
 
     def _open(self) -> LoadInfo:
+        from workers.http.client import Client
+
         own = parse_settings(Settings, self.settings, engine="openai_http")
         self._own = own
         self.mechanism = own.mechanism
@@ -122,7 +126,7 @@ class OpenaiHttp(ServerEngine):
             return log, log.mark()
         return None, 0
 
-    def _only_model(self, client: Client) -> str:
+    def _only_model(self, client: "Client") -> str:
         body = client.get_json("/v1/models")
         listed = body.get("data") if isinstance(body, dict) else None
         names = [str(each.get("id")) for each in listed or () if isinstance(each, dict)]

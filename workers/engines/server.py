@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workers.catalogue.binding import ProcessIdentity
 from workers.catalogue.evidence import figures
@@ -22,13 +22,16 @@ from workers.engines.server_request import prompt_sha256, request_body
 from workers.engines.server_signs import Asked, SignReader, Surroundings, usage_of
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.http.answer import Answer
-from workers.http.client import Client, StatusError, TooLate
+from workers.http.refusals import StatusError, TooLate
 from workers.http.reply import Reply
 from workers.http.tokens import APPORTIONED, apportion
 from workers.protocol import PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses
 from workers.settings import EngineSettings, above, setting
 from workers.supervision import served_versions
 from workers.supervision.server_process import ServerLog
+
+if TYPE_CHECKING:
+    from workers.http.client import Client
 
 TEXT_ONLY = "this server sends text, not tokens, or would end speculation when asked for log-probabilities"
 READY_TOKENS = 2
@@ -280,7 +283,7 @@ class ServerEngine(Engine):
 
     # ---- for the engines ----
 
-    def _connect(self, client: Client, preset: Preset, log: ServerLog | None = None, log_start: int = 0) -> None:
+    def _connect(self, client: "Client", preset: Preset, log: ServerLog | None = None, log_start: int = 0) -> None:
         self._client = client
         self._reader = SignReader(client, preset, log, log_start)
 
@@ -323,7 +326,7 @@ class ServerEngine(Engine):
             mechanism=self.mechanism, model=self.model, version=self.server_version, knows_plain=self.knows_plain
         )
 
-    def _connected(self) -> Client:
+    def _connected(self) -> "Client":
         if self._client is None:
             raise EngineError(FaultKind.generation_failed, "the server is not loaded, or closed")
         return self._client

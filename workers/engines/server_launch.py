@@ -18,7 +18,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -28,7 +28,7 @@ from workers.engines.server import RequestSettings, ServerEngine
 from workers.engines.server_signs import load_preset
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
-from workers.http.client import Client, StatusError
+from workers.http.refusals import StatusError
 from workers.http.watchdog import Timeouts
 from workers.protocol import Served
 from workers.settings import above, setting
@@ -38,6 +38,9 @@ from workers.supervision.tracebacks import last_fault
 from workers.weights.checkpoints import CheckpointInfo, inspect, resolve
 from workers.weights.dummies import DEFAULT_GROUP_SIZE, SHAPES, save
 from workers.weights.sources import obtain_folder
+
+if TYPE_CHECKING:
+    from workers.http.client import Client
 
 _POLL_S = 0.1
 _FOLDER_PREFIX = "interlace-server-"  # then the worker's pid
@@ -84,7 +87,9 @@ class LaunchedEngine(ServerEngine):
     def _widths(self) -> Widths:
         """The width of speculation."""
 
-    def _connected_to(self, url: str) -> Client:
+    def _connected_to(self, url: str) -> "Client":
+        from workers.http.client import Client
+
         own = self._settings()
         return Client(url, timeouts=Timeouts(first_token_s=own.first_token_s, idle_s=own.idle_s))
 

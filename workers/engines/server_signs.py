@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workers.catalogue.binding import LogIdentity, ProcessIdentity, Usage, Window
 from workers.catalogue.evidence import copies, explain, is_final, judge_request, unpaid
@@ -12,12 +12,15 @@ from workers.catalogue.signs import CatalogueError, Preset, load
 from workers.catalogue.values import parse_prometheus
 from workers.errors import EngineError, FaultKind, classify_text
 from workers.http.answer import Answer
-from workers.http.client import Client, StatusError
+from workers.http.refusals import StatusError
 from workers.protocol import Evidence
 from workers.supervision.port_watch import PortWatch
 from workers.supervision.server_process import ServerLog
 from workers.supervision.tcp_table import Connections
 from workers.supervision.tracebacks import last_fault
+
+if TYPE_CHECKING:
+    from workers.http.client import Client
 
 _POLL_S = 0.02
 _CAUSE_S = 1.0  # how long after an error its cause may come in the log
@@ -64,7 +67,7 @@ class SignReader:
         log_start: where this server's part of the log begins.
     """
 
-    def __init__(self, client: Client, preset: Preset, log: ServerLog | None = None, log_start: int = 0) -> None:
+    def __init__(self, client: "Client", preset: Preset, log: ServerLog | None = None, log_start: int = 0) -> None:
         self.preset = preset
         self.log = log
         self.log_start = log_start

@@ -16,6 +16,7 @@ import httpx
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import error_in, kind_of
 from workers.http.json_text import read_json
+from workers.http.refusals import StatusError, TooLate, Unreachable
 from workers.http.reply import Reply, limited, ticks
 from workers.http.sse import SseError, SseParser
 from workers.http.watchdog import Alarm, Connection, Timeouts, Watchdog
@@ -216,26 +217,6 @@ class Client:
         )
 
 
-class Unreachable(EngineError):
-    """Nobody answers at the address."""
-
-    def __init__(self, message: str, *, remedy: str = "") -> None:
-        super().__init__(FaultKind.generation_failed, message, remedy=remedy)
-
-
-class TooLate(Unreachable):
-    """Somebody took the request, and did not answer in time."""
-
-
-class StatusError(EngineError):
-    """The server refused the request, in words of its own."""
-
-    def __init__(self, url: str, status: int, said: str) -> None:
-        kind = kind_of(said, FaultKind.generation_failed)
-        super().__init__(kind, f"{url}: HTTP {status}: {said}", remedy=_STATUS_REMEDIES.get(status, ""))
-        self.status = status
-
-
 def _can_be_asked(url: str) -> bool:
     """Whether it is http or https, with a host, a port and characters that the HTTP package takes as such."""
     try:
@@ -259,14 +240,6 @@ def checked_url(url: str) -> str:
             FaultKind.unsupported_setting, f"{url!r} is no address", remedy="write it as http://127.0.0.1:8080"
         )
     return url.rstrip("/").removesuffix("/v1")
-
-
-_STATUS_REMEDIES = {
-    401: "name the variable that holds the key in engine.api_key_env",
-    403: "name the variable that holds the key in engine.api_key_env",
-    404: "check engine.url and engine.model",
-    405: "check engine.url",
-}
 
 
 def _held(response: httpx.Response, where: str) -> bytes:

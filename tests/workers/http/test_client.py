@@ -18,8 +18,9 @@ from workers.errors import EngineError, FaultKind
 from workers.http import client as client_module
 from workers.http import watchdog
 from workers.http.answer import Answer, error_in
-from workers.http.client import Client, Unreachable, checked_url
+from workers.http.client import Client, checked_url
 from workers.http.json_text import read_json
+from workers.http.refusals import Unreachable
 from workers.http.reply import Reply
 from workers.http.sse import Event
 from workers.http.tokens import APPORTIONED, ONE_EACH, apportion
