@@ -13,7 +13,8 @@ import time
 from dataclasses import replace
 
 from orchestrator.audit import audit
-from orchestrator.statistics.power import ASSUMED, rounds_for
+from orchestrator.statistics.drift import ASSUMED
+from orchestrator.statistics.power import rounds_for
 from tests.orchestrator.flat import FlatRun
 
 EFFECTS = (0.02, 0.03, 0.05)

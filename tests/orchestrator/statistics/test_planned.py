@@ -8,12 +8,13 @@ import pytest
 
 from orchestrator.effects import effect_of, exchanges
 from orchestrator.schedule import AA_LABEL
+from orchestrator.statistics.drift import ASSUMED
 from orchestrator.statistics.family import step_down
 from orchestrator.statistics.heat import may_be_heat
 from orchestrator.statistics.lags import LagModel, Placed, Ran
 from orchestrator.statistics.observations import ScopeTrials
 from orchestrator.statistics.planned import NO_CARRY_OVER, Layout, tried_of
-from orchestrator.statistics.power import ASSUMED, rounds_for, smallest_effect
+from orchestrator.statistics.power import rounds_for, smallest_effect
 from orchestrator.statistics.simulate import SimulatedRun, simulated_runs
 from orchestrator.statistics.verdicts import Case, decide
 

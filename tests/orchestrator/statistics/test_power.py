@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from orchestrator.statistics.drift import Setting
+from orchestrator.statistics.drift import ASSUMED, Setting
 from orchestrator.statistics.observations import ScopeTrials
-from orchestrator.statistics.power import ASSUMED, observed_setting, rounds_for, smallest_effect
+from orchestrator.statistics.power import observed_setting, rounds_for, smallest_effect
 from orchestrator.statistics.simulate import simulated_runs
 
 
