@@ -15,6 +15,7 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _CONTROL_PICTURES, _FIRST_PRINTED = 0x2400, 0x20
 _DELETE, _DELETE_PICTURE = 0x7F, 0x2421
 
+_WITHOUT_TEXT = frozenset((int, float, bool, bytes, type(None)))
 _MARKUP = re.compile(r"([\\`*_\[\]<>|#~&$])")
 _BLOCK = re.compile(r"^(?!-$)([0-9]{0,9})([-+=.)])(?=\s|[-=\s]*$)")  # an item or an underline; a dash alone is a number
 _LIVE = re.compile(r"(?<=[@#])(?=\S)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH-)(?=\d)", re.IGNORECASE)
@@ -28,12 +29,14 @@ def shown(text: str) -> str:
 
 def storable(value: Any) -> Any:
     """A statement's parameters, of whatever nesting, as text that UTF-8 has: half a character becomes its escape."""
+    if type(value) in _WITHOUT_TEXT:
+        return value
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, Mapping):
         return {key: storable(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(storable(each) for each in value)
+        return type(value)([each if type(each) in _WITHOUT_TEXT else storable(each) for each in value])
     return value
 
 

@@ -52,16 +52,19 @@ def mask_rows_with(mask: Callable[[str], str]) -> None:
     _mask[:] = [mask]
 
 
+_WITHOUT_TEXT = frozenset((int, float, bool, bytes, type(None)))
+
+
 def masked(value: Any) -> Any:
     """A statement's parameters, of whatever nesting, without what the process must not show."""
-    if not _mask:
+    if not _mask or type(value) in _WITHOUT_TEXT:
         return value
     if isinstance(value, str):
         return _mask[0](value)
     if isinstance(value, Mapping):
         return {key: masked(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(masked(each) for each in value)
+        return type(value)([each if type(each) in _WITHOUT_TEXT else masked(each) for each in value])
     return value
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "open_engine",
     "open_existing",
     "plain_read",
+    "plain_transaction",
     "read_only",
     "transaction",
 ]
@@ -109,6 +110,18 @@ def read_only(engine: Engine) -> "Iterator[Session]":
 
     with storage_errors(str(engine.url.database)), Session(engine, expire_on_commit=False) as session:
         yield session
+
+
+@contextmanager
+def plain_transaction(engine: Engine) -> Iterator[Connection]:
+    """Like `transaction`, without the ORM's unit of work: for one small statement that is made often.
+
+    Raises:
+        StorageError: see `transaction`.
+    """
+    bind = engine.execution_options(**{BEGIN_OPTION: "IMMEDIATE"})
+    with storage_errors(str(engine.url.database)), bind.begin() as connection:
+        yield connection
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import case, func, insert, select, update
+from sqlalchemy import Table, case, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db import models
@@ -38,6 +38,7 @@ from workers.protocol import Hello, Loaded
 
 # A night waits for a backup, or for a sleeping writer, rather than end: nothing is measured meanwhile.
 PATIENCE_S = 600.0
+_TELEMETRY: Table = models.Base.metadata.tables[models.Telemetry.__tablename__]
 
 
 def finish_run(database: Database, run_id: str, status: str, *, note: str | None = None) -> None:
@@ -60,6 +61,7 @@ class Recorder:
     arm_ids: dict[str, str]
     environment_ids: dict[str, str] = field(default_factory=dict)  # by arm
     last_ordinal: int | None = None  # of the trials stored, once it is known
+    last_round: tuple[int | None, int, str | None] | None = None  # of the newest trial: index, attempt, id
     boot_id: str | None = None  # known once somebody runs it
 
     @property
@@ -123,7 +125,7 @@ class Recorder:
 
     def save(self, outcome: Outcome, *, attempt: int, order: Sequence[str]) -> Verdict:
         """Commit one trial with all that belongs to it."""
-        design = self.plan.design
+        design, scheduled = self.plan.design, outcome.trial
         verdict = settle(
             outcome,
             evidence_policy=design.evidence,
@@ -135,8 +137,9 @@ class Recorder:
             session.add(row)
             session.flush()
             if readings := telemetry_values(row.id, before=outcome.before, during=outcome.during, after=outcome.after):
-                session.execute(insert(models.Telemetry), readings)
-        self.last_ordinal = row.ordinal
+                # By the table: as ORM rows they would cost more than all else of a trial.
+                session.connection().execute(insert(_TELEMETRY), readings)
+        self.last_ordinal, self.last_round = row.ordinal, (scheduled.round, attempt, row.round_id)
         return verdict
 
     def _trial(
@@ -193,6 +196,8 @@ class Recorder:
         """The round's row, made with its first trial."""
         if scheduled.round is None:
             return None
+        if self.last_round is not None and self.last_round[:2] == (scheduled.round, attempt):
+            return self.last_round[2]
         known = select(models.Round.id).where(
             models.Round.run_id == self.run_id,
             models.Round.index == scheduled.round,

@@ -19,17 +19,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import Table
 
 from db import models
 from db.engine import Database
 from db.errors import StorageError
-from db.session import transaction
+from db.session import plain_transaction
 from orchestrator.running.events import Observer
 from orchestrator.running.progress import Remainder, Unit
 from orchestrator.running.trial import Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial
 
+_RUN: Table = models.Base.metadata.tables[models.Run.__tablename__]
 HEARTBEAT_S = 10.0
 WAITING_WRITTEN_EVERY_S = 2.0
 
@@ -130,7 +131,7 @@ class Heartbeat:
 
 def _store(database: Database, run_id: str, **values: Any) -> None:
     try:
-        with transaction(database) as session:
-            session.execute(update(models.Run).where(models.Run.id == run_id).values(**values))
+        with plain_transaction(database) as connection:
+            connection.execute(_RUN.update().where(_RUN.c.id == run_id).values(**values))
     except StorageError:
         return  # locked for long, or full: whoever stores the next trial will say so

@@ -141,10 +141,19 @@ def read_nvidia_energy_mj(system: System) -> dict[str, float]:
 
 def _module(name: str, distribution: str) -> Any:
     with _reasons_of(distribution):
-        try:
-            return import_module(name)
-        except ImportError as error:
-            raise Unreadable(f"{distribution} is not installed") from error
+        found = _imported(name)
+    if found is None:
+        raise Unreadable(f"{distribution} is not installed")
+    return found
+
+
+@functools.cache
+def _imported(name: str) -> Any:
+    """The module; None: not installed. Looking for it takes longer than most readings, so it is done once."""
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import psutil
 
-from workers.machine.processes import PROCESS_FAULTS
+from workers.machine.processes import PROCESS_FAULTS, descendants
 
 _POLL_S = 0.02
 
@@ -27,7 +27,7 @@ class Family:
     def snapshot(self) -> tuple[psutil.Process, ...]:
         """Remember the descendants of this moment: after the leader's death nothing links them to it. The new ones."""
         try:
-            new = set(self._leader.children(recursive=True)) - self._seen
+            new = set(descendants(self._leader)) - self._seen
         except PROCESS_FAULTS:
             return ()  # the leader is gone: what was seen before counts
         self._seen |= new
