@@ -6,9 +6,11 @@ Linux: the package nvidia-ml-py (NVIDIA's clocks, use, temperature, throttle rea
 
 import functools
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from workers.machine.system import CounterReader, FieldReader, Found, System, Unreadable
@@ -141,19 +143,15 @@ def read_nvidia_energy_mj(system: System) -> dict[str, float]:
 
 def _module(name: str, distribution: str) -> Any:
     with _reasons_of(distribution):
-        found = _imported(name)
-    if found is None:
-        raise Unreadable(f"{distribution} is not installed")
-    return found
+        if name not in sys.modules and not _is_installed(name, tuple(sys.path)):
+            raise Unreadable(f"{distribution} is not installed")
+        return import_module(name)
 
 
 @functools.cache
-def _imported(name: str) -> Any:
-    """The module; None: not installed. Looking for it takes longer than most readings, so it is done once."""
-    try:
-        return import_module(name)
-    except ImportError:
-        return None
+def _is_installed(name: str, _path: tuple[str, ...]) -> bool:
+    """Looking for a package that is not there takes longer than most readings, so each path is searched once."""
+    return find_spec(name) is not None
 
 
 @contextmanager
