@@ -16,7 +16,8 @@ _SQL = """
 SELECT arm.config_sha256, run.workload_sha256, host.name AS host, arm.name AS arm, arm.engine AS engine,
     checkpoint.name AS checkpoint, experiment.name AS experiment, run.id AS run_id, run.created_at AS created_at,
     environment.mlx_version, environment.mlx_lm_version, arm.engine_version, environment.os_build,
-    checkpoint.digest AS checkpoint_digest, environment.interlace_version, generation.{metric} AS value
+    checkpoint.digest AS checkpoint_digest, environment.interlace_version, generation.{metric} AS value,
+    trial.id AS trial_id
 FROM generation
 JOIN trial ON trial.id = generation.trial_id
 JOIN arm ON arm.id = trial.arm_id
@@ -70,10 +71,10 @@ def other_evenings(engine: Engine, run_id: str, *, without: str) -> list[StoredE
     ]
 
 
-def arm_history(
+def generations_over_time(
     engine: Engine, *, metric: str, filters: Mapping[str, str | None], simulated: bool = False
 ) -> pd.DataFrame:
-    """One row a configuration and run: its median of the metric, the number of generations, and the versions.
+    """The finished generations of every run: the metric as `value`, the trial, the configuration and the versions.
 
     Args:
         metric: one of `METRICS`.
@@ -89,8 +90,25 @@ def arm_history(
     sql = _SQL.format(metric=metric) + "".join(f" AND {_FILTERS[name]}" for name in wanted)
     with read_only(engine) as session:
         result = session.execute(text(sql), {**wanted, "simulated": simulated})
-        rows = pd.DataFrame(result.all(), columns=list(result.keys()))
-    keys = [column for column in rows.columns if column != "value"]
-    points = rows.groupby(keys, dropna=False)["value"].agg(["median", "size"]).reset_index()
+        return pd.DataFrame(result.all(), columns=list(result.keys()))
+
+
+def arm_history(generations: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration and run: its median, the number of generations, and the versions.
+
+    Args:
+        generations: rows of `generations_over_time`.
+    """
+    keys = [column for column in generations.columns if column not in ("value", "trial_id")]
+    points = generations.groupby(keys, dropna=False)["value"].agg(["median", "size"]).reset_index()
     points["created_at"] = pd.to_datetime(points["created_at"], utc=True)
     return points.rename(columns={"median": "value", "size": "generations"}).sort_values("created_at")
+
+
+def runs_with_exclusions(engine: Engine) -> frozenset[str]:
+    """The runs in which a rule left a measured trial out."""
+    with read_only(engine) as session:
+        rows = session.execute(
+            text("SELECT DISTINCT run_id FROM trial WHERE kind = 'measured' AND status = 'excluded'")
+        )
+        return frozenset(rows.scalars())

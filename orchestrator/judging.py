@@ -1,5 +1,6 @@
 """From stored rows to judgements: reads what the pure statistics need, and stores what they say."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import pandas as pd
 from db.engine import Database
 from db.errors import DatabaseError
 from db.frames import runs
-from db.history import other_evenings
+from db.history import arm_history, generations_over_time, other_evenings, runs_with_exclusions
 from db.session import open_existing
 from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
 from orchestrator.errors import RefusedError
@@ -168,6 +169,28 @@ def composition(run: StoredRun) -> tuple[Table, Factorial] | None:
     return table, found
 
 
+def judged_history(
+    database: Database, *, metric: str, filters: Mapping[str, str | None], simulated: bool = False
+) -> pd.DataFrame:
+    """`db.history.arm_history` of the generations that the runs' audits use."""
+    found = generations_over_time(database, metric=metric, filters=filters, simulated=simulated)
+    doubtful = runs_with_exclusions(database) & set(found["run_id"])
+    dropped = [trial for run_id in sorted(doubtful) for trial in _dropped_trials(database, run_id, metric)]
+    return arm_history(found[~found["trial_id"].isin(dropped)])
+
+
+def _dropped_trials(database: Database, run_id: str, metric: str) -> list[str]:
+    """Finished trials that the audit does not use, because a rule left another trial of their round out."""
+    try:
+        rows = StoredRun.load(database, run_id).trials
+    except RefusedError:
+        return []  # planned by another version: its audit is not known here
+    if not was_randomised(rows):
+        return []
+    measured = measured_rows(rows, metric)
+    return [str(trial) for trial in measured.loc[~measured["usable"], "trial_id"].unique()]
+
+
 def explanations(points: pd.DataFrame) -> tuple[DriftExplanation, ...]:
     """What drift would explain, for configurations that were only ever measured in different runs.
 
@@ -175,7 +198,7 @@ def explanations(points: pd.DataFrame) -> tuple[DriftExplanation, ...]:
     end shows how the machine drifted. Arms that shared a run with it are left out: their audit is the better answer.
 
     Args:
-        points: rows of `db.history.arm_history` of one workload on one host.
+        points: rows of `judged_history` of one workload on one host.
     """
     runs_of = points.groupby("config_sha256", sort=False)["run_id"].agg(set)
     counts = runs_of.map(len)

@@ -17,14 +17,14 @@ from orchestrator.vocabulary import METRICS
 @click.option("--simulated", is_flag=True, help="Simulated runs instead of real ones.")
 def command(url: str | None, metric: str, *, simulated: bool, **filters: str | None) -> None:
     """Show each configuration over time, and what changed when its speed did."""
-    from db.history import SERIES, VERSIONS, arm_history
-    from orchestrator.judging import SHORT_HASH, explanations
+    from db.history import SERIES, VERSIONS
+    from orchestrator.judging import SHORT_HASH, explanations, judged_history
     from orchestrator.report.relations import print_explanations, print_history
     from orchestrator.statistics.history import Point, change_points
     from orchestrator.views.terminal import console
 
     out = console()
-    rows = arm_history(open_stored(url), metric=metric, filters=filters, simulated=simulated)
+    rows = judged_history(open_stored(url), metric=metric, filters=filters, simulated=simulated)
     if rows.empty:
         asked = ", ".join(f"--{name.replace('_', '-')} {value}" for name, value in filters.items() if value is not None)
         kind = "simulated" if simulated else "real"

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from db.frames import readings, runs, trials, verdicts
-from db.history import arm_history
+from db.history import generations_over_time
 from db.query import run_query
 from db.rates import measured_rates
 from db.stored_queries import SHIPPED, parameter_names, read_query
@@ -100,7 +100,7 @@ def test_what_the_program_asks_reads_no_large_table_whole(stored: tuple[Database
         runs(engine, limit=20)
         stored_trials(engine, run_id)
         measured_rates(engine, ["config of plain-8bit"], host_ids=["one", "another"])
-        arm_history(engine, metric="decode_tps", filters={"experiment": "draft-or-quantise"})
+        generations_over_time(engine, metric="decode_tps", filters={"experiment": "draft-or-quantise"})
     assert len(found) >= 7
     for statement, plan in found:
         assert large(scanned(plan), statement) == set(), (statement, plan)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from db import models
 from db.engine import Database
@@ -17,7 +17,7 @@ from db.session import open_database, read_only, transaction
 from orchestrator.audit import METHOD_VERSION
 from orchestrator.errors import StoppedError
 from orchestrator.jsonable import bounded
-from orchestrator.judging import decisions, host_noise, judge_run
+from orchestrator.judging import decisions, host_noise, judge_run, judged_history
 from orchestrator.planning.weights import find_weights
 from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
@@ -156,3 +156,27 @@ def test_an_old_verdict_that_no_longer_holds_is_named_with_the_reason(finished: 
         assert line.startswith(f"{one.treatment} against {one.control}: method 4, on ")
         assert f"said no difference (1.001); method {METHOD_VERSION} says" in line
         assert one.reasons[0].text in line
+
+
+def test_a_history_shows_the_figures_of_the_audits(finished: tuple[Database, str]) -> None:
+    """A rule leaves one trial out and with it the round of every arm: also where configurations stand over time."""
+    database, run_id = finished
+    with transaction(database) as session:
+        of_round = (
+            select(models.Trial, models.Arm.name)
+            .join(models.Arm)
+            .join(models.Round, models.Trial.round_id == models.Round.id)
+            .where(models.Trial.run_id == run_id, models.Round.index == 2)
+        )
+        trials_of = {name: trial for trial, name in session.execute(of_round)}
+        trials_of["1.0 0.011"].status, trials_of["1.0 0.011"].excluded_reason = "excluded", "hot_start"
+        fast = models.Generation.trial_id == trials_of["1.2 0.01"].id
+        faster = models.Generation.end_to_end_tps * 40  # would move the median, if the round counted
+        session.execute(update(models.Generation).where(fast).values(end_to_end_tps=faster))
+    rows = judged_history(database, metric="end_to_end_tps", filters={"arm": "1.2 0.01"}, simulated=True)
+    (told,) = rows.to_dict("records")
+    arms = judge_run(StoredRun.load(database, run_id)).result.arms
+    (audited,) = (one for one in arms if one.label == "1.2 0.01" and one.prompt_class is None)
+    assert audited.trials == 7
+    assert told["generations"] == 7 * len(plan(*ARMS).prompts)
+    assert told["value"] == pytest.approx(audited.end_to_end_tps)
