@@ -27,8 +27,8 @@ def test_every_table_is_described(stored: tuple[Database, Filled]) -> None:
 def test_a_description_has_types_and_words(stored: tuple[Database, Filled]) -> None:
     found = describe(stored[0].url, "trial_flat")
     (tps,) = (column for column in found.columns if column.name == "decode_tps")
-    assert (tps.kind.lower(), tps.meaning) == ("double", "Tokens a second after the first token's pass.")
-    assert "One row a generation" in found.meaning
+    assert (tps.kind.lower(), tps.meaning) == ("double", "Tokens per second after the pass of the first token.")
+    assert "One row per generation" in found.meaning
     assert [column.name for column in describe(stored[0].url, "host").columns][:2] == ["id", "name"]
 
 
