@@ -1,4 +1,4 @@
-"""Whether a database is sound, and whether the models and the revisions still say the same.
+"""Checks that a database is sound, and that the models and the revisions define the same schema.
 
 Alembic's own comparison sees neither CHECKs nor views, so the DDL texts themselves are compared.
 """
@@ -36,7 +36,7 @@ Ddl = tuple[str, ...]  # a CREATE statement in parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What `check` found."""
+    """The result of `check`."""
 
     version: Version
     problems: tuple[str, ...]  # one line each; empty: sound
@@ -65,7 +65,7 @@ def check(url: str) -> Check:
 
 @cache
 def _shipped_ddl() -> dict[str, Ddl]:
-    """What this version's own revisions create: the same for as long as the process lives."""
+    """The schema that this version's revisions create; it stays the same while the process lives."""
     return migrated_ddl()
 
 
@@ -98,14 +98,14 @@ def model_drift() -> list[str]:
 
 
 def model_ddl() -> dict[str, Ddl]:
-    """What the models alone create, by name."""
+    """The DDL that the models alone create, by name."""
     with _scratch() as connection:
         Base.metadata.create_all(connection)
         return _read(connection)
 
 
 def migrated_ddl(scripts: str = SCRIPTS, *, to: str = "head", whole: bool = False) -> dict[str, Ddl]:
-    """What the revisions up to one create, by name; `whole`: the table of the version too."""
+    """The DDL that the revisions up to one create, by name; `whole` includes the version table."""
     with _scratch() as connection:
         run_revisions(connection, scripts, to=to)
         rows = connection.exec_driver_sql(_DDL_SQL).fetchall()

@@ -1,4 +1,4 @@
-"""What the tables and the views' columns mean, in words: `columns.toml` is the one place where it is written."""
+"""Descriptions of the tables and of the views' columns; `columns.toml` is their only source."""
 
 import difflib
 import tomllib
@@ -52,7 +52,7 @@ def views() -> Mapping[str, ViewMeaning]:
 
 @cache
 def tables() -> Mapping[str, str]:
-    """What a row of each table is, by name."""
+    """What one row of each table describes, by the table's name."""
     found: dict[str, str] = _document()["tables"]
     return found
 
@@ -61,7 +61,7 @@ def describe(url: str, name: str) -> Description:
     """A table or a view as the database has it, with what its columns mean.
 
     Raises:
-        QueryError: there is none of that name.
+        QueryError: no table or view has that name.
     """
     known = [str(row[0]) for row in run_query(url, "SELECT name FROM pragma_table_list WHERE schema = 'main'").rows]
     if name not in known:

@@ -31,7 +31,7 @@ def compact_json(value: Any) -> str:
     """JSON without spaces. NaN and infinity are refused: no other reader of the column would take them.
 
     Raises:
-        ValueError: a float that is no number.
+        ValueError: NaN or infinity.
     """
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
@@ -40,7 +40,7 @@ def open_engine(url: str) -> Engine:
     """An engine on a SQLite file that may not exist yet; its folder is created.
 
     Raises:
-        LocationError: no place for a database, or a file that is none.
+        LocationError: the place cannot hold a database, or the file is not one.
         NetworkDiskError: it lies on a network file system.
     """
     engine = _engine(url)

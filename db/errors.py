@@ -1,8 +1,8 @@
-"""What can go wrong with the database.
+"""Errors of the database.
 
     DatabaseError
     ├── RequestError            what the user gave is wrong
-    │   ├── LocationError       a URL or path that is no place for a database, or a file that is none
+    │   ├── LocationError       a URL or path that cannot hold a database, or a file that is not one
     │   ├── QueryError          SQL that does not run, or that would write
     │   ├── TransferError       a backup, an export or another database that cannot be written or taken in
     │   └── RunNotFoundError    a run's name that fits none, or several
@@ -26,13 +26,13 @@ class DatabaseError(Exception):
 
 
 class RequestError(DatabaseError):
-    """What the user gave is wrong; nothing was changed."""
+    """The user's input is wrong; nothing was changed."""
 
     exit_code = 2
 
 
 class LocationError(RequestError):
-    """A URL or path that is no place for a database, or a file that is none."""
+    """A URL or path that cannot hold a database, or a file that is not one."""
 
 
 class QueryError(RequestError):
@@ -85,7 +85,7 @@ def storage_errors(where: str) -> Iterator[None]:
 
     Raises:
         StorageError: see `storage_error`.
-        KeyboardInterrupt: Ctrl-C, which SQLite stops at and tells in its own way.
+        KeyboardInterrupt: Ctrl-C, which SQLite reports as an error of its own.
     """
     try:
         yield

@@ -64,7 +64,7 @@ def readings(source: Engine | str, run_id: str, field: str) -> "pd.Series[Any]":
 
 
 def environments(source: Engine | str, run_id: str) -> pd.DataFrame:
-    """Of each trial of a run, by trial_id, its environment, and whether and why it lacks MLX's version.
+    """The environment of each trial of a run, by trial_id, and the reason where MLX's version is missing.
 
     `mlx_missing` is `unknown`, or `none` where it is known that a server runs without MLX. `mlx_build` is the platform
     that MLX's Metal kernels were built for; NULL: not on a Mac, or not recorded.
@@ -88,9 +88,9 @@ def environments(source: Engine | str, run_id: str) -> pd.DataFrame:
 
 
 def answers(source: Engine | str, run_id: str) -> pd.DataFrame:
-    """What the arms of a run wrote, and when: the generations of its rounds and control runs, in time order.
+    """The answers of a run's arms with their times: the generations of its rounds and control runs, in time order.
 
-    `token_ids`, `stamps_us` (one a token, since the request's start) and `steps` ([drafted, accepted, committed] a
+    `token_ids`, `stamps_us` (one per token, since the request's start) and `steps` ([drafted, accepted, committed] a
     verify step) are JSON texts: a run may hold millions of them, and few questions need all.
     """
     return _frame(
@@ -142,7 +142,7 @@ def arms(source: Engine | str, run_id: str) -> pd.DataFrame:
 
 
 def divergences(source: Engine | str, run_id: str) -> pd.DataFrame:
-    """Where a run's arms part from its control, as probed after its rounds."""
+    """The places where a run's arms diverge from its control, as probed after its rounds."""
     return _frame(
         source,
         """
@@ -161,7 +161,7 @@ def divergences(source: Engine | str, run_id: str) -> pd.DataFrame:
 
 
 def pass_times(source: Engine | str, run_id: str) -> pd.DataFrame:
-    """How long one pass of a run's models takes, by the number of tokens in it."""
+    """The duration of one pass of a run's models, by the number of tokens in it."""
     return _frame(
         source,
         """

@@ -1,4 +1,4 @@
-"""What SQLite may do with a file that could be anybody's: its own advice, in "Defense Against The Dark Arts".
+"""Limits on SQLite when it reads a file of unknown origin, after its own "Defense Against The Dark Arts".
 
 Every connection of this project goes through `watch`: the file's schema may call no function with a side effect, cells
 are held against their sizes, nothing is mapped into memory, and Ctrl-C is heard while SQLite works. A file that is not
@@ -46,7 +46,9 @@ def limit(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def deadline(connection: sqlite3.Connection, file: Path, *, shown: Path) -> Iterator[None]:
-    """End what takes longer than reading a file of this size can take. CPU time counts: a busy machine is no attack.
+    """Interrupt work that takes longer than reading a file of this size can take.
+
+    CPU time counts, so that a busy machine does not look like an attack.
 
     Raises:
         SchemaError: the time is over.

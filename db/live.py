@@ -1,4 +1,4 @@
-"""What a run is at, and what went wrong in it: reads so small that a watcher disturbs nobody."""
+"""A run's current state and its problems, in reads so small that a watcher disturbs nobody."""
 
 import datetime as dt
 from dataclasses import dataclass

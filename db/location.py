@@ -1,4 +1,4 @@
-"""Where the database is, and whether a database can be there.
+"""The place of the database, and checks that a database can stand there.
 
 SQLite's write-ahead log needs shared memory and working locks: on a network file system it corrupts, so such a place
 is refused before the file is touched.
@@ -116,7 +116,8 @@ def check_file(path: Path) -> None:
 
 
 def _begins_like_one(path: Path) -> bool:
-    """Whether a file that SQLite refuses is a damaged database. Nobody can hold a lock on what cannot be opened."""
+    """True if a file that SQLite refuses is a damaged database. No process can hold a lock on a file that nobody can
+    open."""
     with path.open("rb") as file:
         return file.read(len(_HEADER)) == _HEADER
 

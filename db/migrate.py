@@ -1,4 +1,4 @@
-"""The schema's versions: which one a database has, and bringing it to the newest.
+"""The schema's versions: reading a database's version, and upgrading it to the newest.
 
 An upgrade is one transaction with foreign keys off: it happens whole or not at all, and recreating a parent table
 (SQLite cannot alter a constraint) does not delete its children. References are checked before the commit.
@@ -26,7 +26,7 @@ _ASSIGNMENT = re.compile(r"""^(revision|down_revision)(?:: [^=]+)? = (?:["']([^"
 
 
 class State(Enum):
-    """How a database's schema stands to this version of the code."""
+    """The state of a database's schema relative to this version of the code."""
 
     FRESH = "fresh"  # no file, or nothing in it
     CURRENT = "current"
@@ -52,7 +52,7 @@ def current(url: str, *, scripts: str = SCRIPTS) -> Version:
     """The version of a database, read without changing it. `scripts` is the folder of the revisions.
 
     Raises:
-        LocationError: no place for a database, or a file that is none.
+        LocationError: the place cannot hold a database, or the file is not one.
         NetworkDiskError: it lies on a network file system.
         StorageError: it cannot be read.
     """
@@ -153,7 +153,7 @@ def _refuse_broken_references(connection: Connection, path: Path) -> None:
 
 
 def _stored_version(path: Path) -> tuple[set[str], str | None]:
-    """The names of a database's tables and views, and its revision; a view in its place tells none."""
+    """The names of a database's tables and views, and its revision: None where a view replaces the version table."""
     if not path.exists() or path.stat().st_size == 0:
         return set(), None
     with storage_errors(str(path)), closing(connect_readonly(path)) as connection:

@@ -66,7 +66,7 @@ def _one_of(column: str, *values: str) -> CheckConstraint:
 
 
 class Experiment(Base):
-    """What the user is after; runs of the same experiment share its name."""
+    """A question that runs try to answer; runs of the same experiment share its name."""
 
     __tablename__ = "experiment"
     id: Mapped[str] = _id()
@@ -101,7 +101,9 @@ class Environment(Base):
     os: Mapped[str]
     os_build: Mapped[str | None]
     packages: Mapped[dict[str, Any]]  # every recorded distribution
-    server: Mapped[str | None]  # who told a server's versions; NULL: the worker ran the model, and they are its own
+    server: Mapped[
+        str | None
+    ]  # the source of a server's versions; NULL: the worker ran the model, and they are its own
     missing_reason: Mapped[str | None]  # why MLX's versions are missing
 
 
@@ -274,7 +276,7 @@ class Trial(Base):
         Index(None, "arm_id", "started_at"),
         Index(None, "round_id"),
         Index(None, "started_at"),
-        # Of what is rare and asked for over all runs: small, and no cost to a trial that went well.
+        # For rare values that are queried over all runs: small, and without cost to a trial that went well.
         Index("ix_trial_hot", "started_at", sqlite_where=text_clause("thermal_max > 0")),
         Index("ix_trial_not_done", "status", sqlite_where=text_clause("status <> 'done'")),
     )
@@ -293,7 +295,7 @@ class Generation(Base):
     turn: Mapped[int]  # 0-based
     prompt_sha256: Mapped[
         str | None
-    ]  # of the prompt's token ids; this and what follows: NULL where another tool told none
+    ]  # of the prompt's token ids; this and what follows: NULL where another tool states none
     started_at: Mapped[dt.datetime]
     prompt_tokens: Mapped[int | None]
     cached_tokens: Mapped[int | None]
@@ -322,13 +324,13 @@ class Generation(Base):
     text_sha256: Mapped[str | None]
     token_ids: Mapped[list[Any] | None]
     token_ids_sha256: Mapped[str | None]
-    stamps_us: Mapped[list[Any] | None]  # microseconds since the request's start, one a token
+    stamps_us: Mapped[list[Any] | None]  # microseconds since the request's start, one per token
     steps: Mapped[list[Any] | None]  # speculation: [drafted, accepted, committed] a verify step
     first_byte_s: Mapped[float | None]  # a server's; ttft_s is the first token of any channel
     first_visible_s: Mapped[float | None]  # a server's first token that a reader sees
     stamps_of: Mapped[str | None]  # token | chunk: tokens that one chunk brought share its stamp
     inter_token_p95_s: Mapped[float | None]  # 95th percentile of the times from one token to the next
-    inter_token_reason: Mapped[str | None]  # why there is none
+    inter_token_reason: Mapped[str | None]  # why inter-token times are missing
 
     evidence: Mapped[list["Evidence"]] = relationship(lazy="raise", cascade="all, delete-orphan", passive_deletes=True)
     __table_args__ = (
@@ -391,9 +393,11 @@ class Audit(Base):
     drift: Mapped[float | None]  # last bracket control over the first, minus 1
     drift_reason: Mapped[str | None]
     summary: Mapped[str]
-    inference: Mapped[str | None]  # fixed | anytime: which intervals and p-values; NULL: before they were told apart
+    inference: Mapped[
+        str | None
+    ]  # fixed | anytime: which intervals and p-values; NULL: stored before they were distinguished
     best: Mapped[list[Any] | None]  # for each scope, the arms not distinguishable from the best
-    carry_over: Mapped[dict[str, Any] | None]  # the largest; NULL: too few trials to tell
+    carry_over: Mapped[dict[str, Any] | None]  # the largest; NULL: too few trials to estimate it
     compositions: Mapped[dict[str, Any] | None]  # two factors; NULL: the arms are no full table
 
     comparisons: Mapped[list["Comparison"]] = relationship(
@@ -463,7 +467,7 @@ class QueueEntry(Base):
 
 
 class Divergence(Base):
-    """Where an arm's answer first differs from the control's, and what the control's checkpoint makes of that place."""
+    """The first place where an arm's answer differs from the control's, scored by the control's checkpoint."""
 
     __tablename__ = "divergence"
     id: Mapped[str] = _id()
@@ -489,7 +493,7 @@ class Divergence(Base):
 
 
 class PassTime(Base):
-    """How long one pass of a model takes, by its width: timed after the run, widths interleaved."""
+    """The duration of one pass of a model, by its width: timed after the run, widths interleaved."""
 
     __tablename__ = "pass_time"
     id: Mapped[str] = _id()

@@ -33,7 +33,7 @@ class Entry:
 
     @property
     def checked_well(self) -> bool:
-        """Whether its preflight found nothing."""
+        """True if its preflight found no problem."""
         return self.checked is not None and not any(self.checked.values())
 
 

@@ -1,4 +1,4 @@
-"""How fast a configuration was on a host so far: what a plan's duration is estimated from."""
+"""Measured rates of a configuration on a host, from which a plan's duration is estimated."""
 
 import statistics
 from collections import defaultdict

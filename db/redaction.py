@@ -1,4 +1,4 @@
-"""What must not be stored or leave the machine: keys, tokens and passwords, known by their names or by their form.
+"""Secrets, which must neither be stored nor leave the machine: keys, tokens and passwords, recognised by name or form.
 
 looks_secret("HF_TOKEN")                       a name of a variable, a key of JSON, a parameter, a header, an option
 literals("https://me:pass@host/?api_key=abc")  the secrets that stand in a text
@@ -11,7 +11,9 @@ from typing import Any
 
 REDACTED = "<redacted>"
 ENVIRONMENT = "environment"  # the key under which a configuration holds environment variables
-NOT_SECRET = "INTERLACE_NOT_SECRET"  # the environment variable that names what is no secret, whatever it looks like
+NOT_SECRET = (
+    "INTERLACE_NOT_SECRET"  # the environment variable that names values that are not secrets, whatever they look like
+)
 _PROSE = frozenset(("content", "turns"))  # of a plan: prompts, which are data
 _VARIABLE_NAME = "api_key_env"  # a key whose value is a name, and no secret
 _REFERENCE = re.compile(r"\$\{[^}]*\}")  # to where the secret is: itself none
@@ -69,7 +71,7 @@ def masked(value: Any) -> Any:
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a name is that of a key, a token or a password."""
+    """True if the name is that of a key, a token or a password."""
     words = re.findall(r"[A-Z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper())
     if not words or name.upper() in _NOT_SECRET:
         return False
@@ -87,7 +89,7 @@ def allowed_by(environ: Mapping[str, str]) -> frozenset[str]:
 
 
 def is_plain(value: str) -> bool:
-    """Whether a value is a number, a truth or a path, and so no secret whatever it is called."""
+    """True if the value is a number, a boolean or a path, and so not a secret whatever its name."""
     return _PLAIN.fullmatch(value.strip()) is not None
 
 

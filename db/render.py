@@ -1,7 +1,7 @@
 """A query's result as a table, CSV, JSON, Markdown or Parquet.
 
-Model text may hold anything, terminal control sequences too: what reaches a terminal shows them, and so do tables
-everywhere; CSV, JSON and Parquet in a file or a pipe are the data as it is.
+Text written by a model may contain anything, including terminal control sequences. Output to a terminal, and tables
+everywhere, show them as visible characters; CSV, JSON and Parquet in a file or a pipe hold the data unchanged.
 """
 
 import csv
@@ -68,7 +68,7 @@ def to_csv(result: QueryResult) -> str:
 
 
 def to_json(result: QueryResult) -> str:
-    """A JSON array with one object a row, one a line. What is no number (infinity) is null."""
+    """A JSON array with one object per row, one per line. Infinity and NaN become null."""
     lines = [
         json.dumps(dict(zip(result.columns, map(_jsonable, row), strict=True)), ensure_ascii=False, allow_nan=False)
         for row in result.rows

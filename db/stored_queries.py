@@ -70,7 +70,7 @@ class StoredQuery:
 def parse_query(text: str, *, path: Path, own: bool = False) -> StoredQuery:
     """Read a .sql file's header and statement; a file without a header is a query all the same."""
     comments, sql = _split(text)
-    told = {match[1]: match for line in comments if (match := _HEADER_PARAMETER.fullmatch(line))}
+    described = {match[1]: match for line in comments if (match := _HEADER_PARAMETER.fullmatch(line))}
     words = [line for line in comments if not _HEADER_PARAMETER.fullmatch(line)]
     title = re.fullmatch(r"(.*?)(?:\s*\[(.+)\])?", words[0] if words else path.stem)
     return StoredQuery(
@@ -78,7 +78,7 @@ def parse_query(text: str, *, path: Path, own: bool = False) -> StoredQuery:
         title=title[1] if title else path.stem,
         group=(title and title[2]) or OTHERS,
         description="\n".join(words[1:]).strip(),
-        parameters=tuple(_parameter(name, told.get(name)) for name in parameter_names(sql)),
+        parameters=tuple(_parameter(name, described.get(name)) for name in parameter_names(sql)),
         sql=sql,
         path=path,
         own=own,
@@ -99,7 +99,7 @@ def read_query(path: Path, *, own: bool = False) -> StoredQuery:
     """A query from its file.
 
     Raises:
-        LocationError: the file cannot be read, or is no text.
+        LocationError: the file cannot be read, or is not text.
     """
     try:
         return parse_query(path.read_text(encoding="utf-8-sig"), path=path, own=own)
@@ -110,7 +110,7 @@ def read_query(path: Path, *, own: bool = False) -> StoredQuery:
 
 
 def own_folder(url: str) -> Path:
-    """Where the user's own queries are looked for, whether it exists or not."""
+    """The folder of the user's own queries; it need not exist."""
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     return Path(named).expanduser().absolute() if named else database_path(url).parent / "queries"
 
@@ -142,7 +142,7 @@ def find_query(url: str, name: str) -> StoredQuery:
     """The stored query of that name.
 
     Raises:
-        QueryError: there is none.
+        QueryError: no stored query has this name.
         LocationError: see `stored_queries`.
     """
     known = {query.name: query for query in stored_queries(url)}
@@ -154,12 +154,12 @@ def find_query(url: str, name: str) -> StoredQuery:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can only be a stored query's name: SQL takes more than one word."""
+    """True if the text can only be a stored query's name: SQL takes more than one word."""
     return _NAME.fullmatch(text) is not None
 
 
 def is_file(text: str) -> bool:
-    """Whether it can only be a file: no SQL ends like this."""
+    """True if the text can only be a file name: no SQL ends like this."""
     return text.lower().endswith(SUFFIX) and "\n" not in text
 
 
@@ -175,8 +175,8 @@ def _split(text: str) -> tuple[list[str], str]:
     return [line.removeprefix("--").strip() for line in lines[:header]], "\n".join(lines[header:]).strip()
 
 
-def _parameter(name: str, told: re.Match[str] | None) -> QueryParameter:
-    default, meaning = (told[2], told[3]) if told else (None, None)
+def _parameter(name: str, described: re.Match[str] | None) -> QueryParameter:
+    default, meaning = (described[2], described[3]) if described else (None, None)
     if name == RUN:
         default, meaning = default or "last", meaning or "the run"
     return QueryParameter(name=name, default=default, meaning=meaning or "")

@@ -1,7 +1,7 @@
-"""What an importer decides about runs that come from elsewhere, on a copy of ours, before any row is taken.
+"""The importer's decisions on runs from elsewhere, made on our own copy before any row is taken.
 
 A file can say of itself whatever it likes. So where a run came from is what is written here; its plan must be the one
-that its hash names; whether it is simulated follows from its plan; and a lease of another process is none.
+that its hash names; whether it is simulated follows from its plan; and another process's lease is dropped.
 """
 
 import datetime as dt
@@ -17,7 +17,7 @@ from db.guard import watch
 from db.json_guard import read_json
 from db.redaction import REDACTED
 
-PlanReader = Callable[[str], object]  # raises ValueError, in one line, where a text is no plan
+PlanReader = Callable[[str], object]  # raises ValueError, in one line, where a text is not a plan
 _SIMULATED = ".Simulated"  # the end of the engine's class
 
 
@@ -35,7 +35,7 @@ def admit(copy: Path, *, shown: Path, read_plan: PlanReader, now: dt.datetime) -
     """Check the plans of a copy's runs, and set what is the importer's to say. Returns notes, one line, by run.
 
     Raises:
-        TransferError: a plan that is none, or not the one that its hash names; nothing may be taken.
+        TransferError: a plan is not valid, or not the one that its hash names; nothing may be taken.
     """
     notes: dict[str, str] = {}
     with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
@@ -120,7 +120,7 @@ def _refuse_other_arms(connection: sqlite3.Connection, run_id: str, plan: Mappin
 
 
 def _refuse_other_design(connection: sqlite3.Connection, run_id: str, plan: Mapping[str, Any], where: str) -> None:
-    """What stands beside the plan for queries says the same as the plan."""
+    """Make the columns beside the plan, which queries use, agree with the plan."""
     design = plan.get("design")
     if not isinstance(design, Mapping):
         return

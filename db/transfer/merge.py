@@ -6,7 +6,7 @@ trials of both are kept, and the later row decides the run's state (`db.transfer
 configuration and its origin never change, and a run that waits or runs here is left alone. A second merge changes
 nothing, and the order of merging does not change what is there in the end.
 
-What both sides cannot hold at once is settled by a rule and told: never silently.
+Conflicts are settled by a rule and reported, never silently.
 """
 
 import datetime as dt
@@ -54,7 +54,7 @@ _SHOWN_BY_LOADING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What a merge did."""
+    """The result of a merge."""
 
     runs: tuple[str, ...]  # ids of the other's runs, as they are called here
     runs_new: int
@@ -69,7 +69,7 @@ def merge(url: str, other: Path, *, read_plan: PlanReader = any_plan) -> Merged:
     """Take the runs of another database into this one, which is created where nothing is.
 
     Args:
-        read_plan: refuses a text that is no plan.
+        read_plan: refuses a text that is not a plan.
 
     Raises:
         TransferError: the other is this very database, or none of ours, or holds what it must not.
@@ -91,14 +91,14 @@ def merge(url: str, other: Path, *, read_plan: PlanReader = any_plan) -> Merged:
 def merge_staged(engine: Engine, copy: Path, *, shown: Path, read_plan: PlanReader = any_plan) -> Merged:
     """`merge` with a copy that is sound and current already. `shown` is the file that messages are about."""
     dropped = drop_contradictions(copy)
-    told = admit(copy, shown=shown, read_plan=read_plan, now=dt.datetime.now(dt.UTC))
+    admission_notes = admit(copy, shown=shown, read_plan=read_plan, now=dt.datetime.now(dt.UTC))
     with storage_errors(str(engine.url.database)), closing(engine.raw_connection()) as pooled:
         connection: sqlite3.Connection = pooled.driver_connection  # type: ignore[assignment]  # of the driver in use
         connection.execute("ATTACH DATABASE ? AS other", (str(copy),))
         try:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("PRAGMA defer_foreign_keys=ON")
-            merging = _Merge(connection, shown, told)
+            merging = _Merge(connection, shown, admission_notes)
             if dropped:
                 merging.notes.append(f"{dropped} generations: rates that their stamps contradict are left out ({FLAG})")
             done = merging.run()
@@ -118,7 +118,7 @@ class _Merge:
 
     connection: sqlite3.Connection
     shown: Path  # the file that messages are about
-    told: Mapping[str, str]  # of a run that is new here, by its id
+    admission_notes: Mapping[str, str]  # for a run that is new here, by its id
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> Merged:
@@ -128,7 +128,7 @@ class _Merge:
         for table in shared_tables():
             self._share(table)
         known = [row[0] for row in self._rows(f"{_TAKEN} WHERE id IN (SELECT id FROM main.run)")]
-        self.notes += [note for run_id, note in self.told.items() if run_id in runs and run_id not in known]
+        self.notes += [note for run_id, note in self.admission_notes.items() if run_id in runs and run_id not in known]
         advanced = self._advance(known)
         self._number_rounds()
         new = {}
@@ -170,7 +170,7 @@ class _Merge:
                 )
 
     def _remember_known(self) -> None:
-        """What is here already: nothing is added to a trial, a generation or an audit that we have."""
+        """The rows that are here already: nothing is added to a trial, a generation or an audit that we have."""
         for name in sorted({owner(table)[1] for table in run_tables()[1:]} - {"run"}):
             self.connection.execute(
                 f"CREATE TEMP TABLE known_{name} AS"
@@ -281,7 +281,7 @@ class _Merge:
         self.connection.execute(f"UPDATE main.arm AS m SET {filled} WHERE m.run_id = ?", (run_id,))
 
     def _run_row(self, schema: str, run_id: str) -> dict[str, Any]:
-        """What tells how far a run got."""
+        """The columns that state how far a run got."""
         names = ("created_at", *_COURSE)
         row = self._row(f"SELECT {_listed(names)} FROM {schema}.run WHERE id = ?", run_id)
         return dict(zip(names, row, strict=True))
@@ -314,7 +314,7 @@ class _Merge:
         return {row[0] for schema in ("main", "other") for row in self._rows(sql.format(schema), run_id, index)}
 
     def _exclude(self) -> None:
-        """What one side has excluded since is excluded."""
+        """Exclude the trials that either side has excluded since."""
         changed = 0
         for key, *states in self._rows(
             "SELECT m.id, m.status, m.excluded_reason, o.status, o.excluded_reason FROM main.trial m"
@@ -350,7 +350,7 @@ class _Merge:
         return cursor.rowcount
 
     def _drop_replaced(self, table: Table) -> None:
-        """Where the other has made a later one for the same place, ours goes."""
+        """Drop our row where the other side has a later one for the same place."""
         for same in _same_key(table):
             clashing = (
                 f'SELECT m.id, o.id FROM main."{table.name}" m JOIN other."{table.name}" o ON {same} AND m.id <> o.id'

@@ -1,6 +1,6 @@
-"""Which of two states of the same row is the later one. Pure: the same answer whichever side asks.
+"""Decides which of two states of the same row is the later one. Pure: the same answer whichever side asks.
 
-Of a run, in this order:
+For a run, in this order:
 
     1. a run that is done is later than one that is not
     2. the later sign of life: the last of heartbeat, end, creation, and start of the process that runs it
@@ -8,7 +8,7 @@ Of a run, in this order:
     4. the row that knows more: fewer columns without a value
     5. the text of the row, so that there is always an answer
 
-Of a trial: one that a rule excluded is later than one that no rule did, for exclusions are only ever added.
+For a trial, the excluded state is later than the included one, because exclusions are only ever added.
 """
 
 import datetime as dt
@@ -24,7 +24,7 @@ TrialState = tuple[str, str | None]  # status, excluded_reason
 
 
 def run_key(row: Mapping[str, Any]) -> RunKey:
-    """What runs' rows are ordered by, from the columns as SQLite stores them (times in UTC without offset)."""
+    """The sort key of a run's row, from the columns as SQLite stores them (times in UTC without offset)."""
     own = {name: value for name, value in row.items() if value is not None}
     return (
         own["status"] == "done",
@@ -36,7 +36,7 @@ def run_key(row: Mapping[str, Any]) -> RunKey:
 
 
 def more_advanced(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
-    """Whether their row of a run is later than ours; False for equal ones."""
+    """True if their row of a run is later than ours; False for equal rows."""
     return run_key(theirs) > run_key(ours)
 
 

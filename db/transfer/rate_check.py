@@ -6,7 +6,7 @@ By the definitions of `orchestrator.running.measures`, n tokens with stamps t_1 
     decode_tps (n - m) / (t_n - t_1), m the tokens of the first pass: 1, or as the first verify step or chunk says
     inter_token_p95_s: the 95th percentile, nearest rank, of t_2 - t_1 .. t_n - t_(n-1)
 
-Other tools' rates have definitions of their own and are left as the file tells them. A generation without stamps has
+Other tools' rates have definitions of their own and are left as the file states them. A generation without stamps has
 nothing that its rates could contradict.
 """
 
@@ -40,8 +40,8 @@ def drop_contradictions(copy: Path) -> int:
         changed = [(row["id"], row["flags"], wrong) for row in rows if (wrong := list(contradicting(dict(row))))]
         for key, flags, names in changed:
             nulls = ", ".join(f"{name} = NULL" for name in names)
-            told = json.dumps([*json.loads(flags), FLAG], separators=(",", ":"))
-            connection.execute(f"UPDATE generation SET {nulls}, flags = ? WHERE id = ?", (told, key))
+            new_flags = json.dumps([*json.loads(flags), FLAG], separators=(",", ":"))
+            connection.execute(f"UPDATE generation SET {nulls}, flags = ? WHERE id = ?", (new_flags, key))
         connection.execute("COMMIT")
     return len(changed)
 

@@ -53,7 +53,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 
 
 class _NotText:
-    """In place of a text that is no UTF-8."""
+    """Stands for a text that is not valid UTF-8."""
 
 
 def refuse_bad_rows(copy: Path, *, shown: Path) -> None:

@@ -70,7 +70,7 @@ _KINDS: Mapping[str, type] = {"<class 'str'>": str, "<class 'int'>": int, "list[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a file says of itself."""
+    """A file's manifest."""
 
     format: str
     version: int
@@ -121,7 +121,7 @@ def import_run(url: str, file: Path, *, read_plan: PlanReader = any_plan) -> Mer
     """Take the run of a file into the database, which is created where nothing is.
 
     Args:
-        read_plan: refuses a text that is no plan.
+        read_plan: refuses a text that is not a plan.
 
     Raises:
         TransferError: not such a file, or damaged.
@@ -142,7 +142,7 @@ def import_run(url: str, file: Path, *, read_plan: PlanReader = any_plan) -> Mer
 
 
 def is_portable(file: Path) -> bool:
-    """Whether a file looks like one: an archive, by its first bytes. A pipe is not waited for.
+    """True if a file looks like an exported run: an archive, by its first bytes. A pipe is not waited for.
 
     Raises:
         TransferError: not a regular file.

@@ -1,4 +1,4 @@
-"""How the tables belong together, read from the models: what moving rows between databases needs. Pure.
+"""Ownership and references of the tables, read from the models, as moving rows between databases needs them. Pure.
 
 Shared tables (an experiment's name, a machine, a set of versions, a set of weights) have a natural key: two databases
 hold the same thing under ids of their own. Every other table belongs to a run, directly or through its parent, and its
