@@ -1,4 +1,4 @@
-"""Which signs in a request's window belong to that request, and what they prove of it. Pure.
+"""Binds the signs in a request's window to that request, and decides what they prove. Pure.
 
 A server that others use as well prints their lines and counts their tokens too. A sign is ours when it stands in our
 own answer, bears our request's id, or when the server's counters of all its traffic moved by our own usage and no more.
@@ -16,17 +16,17 @@ _CONTEXT_SLACK = 64
 
 
 class Bond(Enum):
-    """How a sign is bound to the request."""
+    """The way in which a sign is bound to the request."""
 
     own = "own"  # by the answer that holds it, by an id, or because nobody else used the server
     equal = "equal"  # by counts that equal our usage: another request of the same size would have them too
-    untold = "untold"  # nothing in it says whose it is
+    untold = "untold"  # nothing in it identifies its request
     foreign = "foreign"  # its counts are not ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one request of ours was, by the answer's own usage. None: not stated."""
+    """The size of one request of ours, by the answer's own usage. None: not stated."""
 
     prompt: int | None = None
     generated: int | None = None
@@ -36,7 +36,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogIdentity:
-    """Which file a log is, and what it held before the request.
+    """The identity of a log's file, and of its content before the request.
 
     Attributes:
         tail: a digest of the last bytes before the place where the request's lines begin.
@@ -86,7 +86,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A sign as it was seen.
+    """A sign as it was found.
 
     Attributes:
         source: the sign's name in the catalogue: two traces of one source are two requests', or two parts of one.
@@ -110,7 +110,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the window proves.
+    """The conclusion from a window.
 
     Attributes:
         engaged: None: unknown, and `reason` says why.
@@ -125,7 +125,7 @@ class Decision:
 
 
 def decide(traces: Sequence[Trace], window: Window) -> Decision | None:
-    """What these signs prove of the request; None: there is no sign at all.
+    """Decide what these signs prove about the request; None if there is no sign at all.
 
     A proof that it did not run outweighs every doubt about signs that it did.
     """
@@ -150,7 +150,7 @@ def decide(traces: Sequence[Trace], window: Window) -> Decision | None:
 
 
 def bond(trace: Trace, window: Window) -> Bond:
-    """Whose sign it is."""
+    """The bond between a sign and the request."""
     if trace.where == RESPONSE:
         return Bond.own
     usage, counts = window.usage, trace.counts
@@ -161,13 +161,13 @@ def bond(trace: Trace, window: Window) -> Bond:
     if alone(window) is True:
         return Bond.own
     equal = usage.generated is not None and counts.get("generated") == usage.generated
-    # A fall-back is told before the request runs; of counters of requests, one that moved by one is as good as ours.
+    # A fall-back is printed before the request runs; a counter of requests that moved by one is as good as ours.
     denied = not trace.says and bool(counts.keys() & {"max_tokens", "requests"})
     return Bond.equal if equal or denied or _committed(trace, usage) else Bond.untold
 
 
 def alone(window: Window) -> bool | None:
-    """Whether the server's own counters show that it served this request and nothing else; None: they cannot tell."""
+    """True if the server's counters show that it served this request alone; None if they cannot show it."""
     expected = {"generated": window.usage.generated, "prompt": window.usage.prompt, "requests": 1}
     known = [(moved, expected[name]) for name, moved in window.traffic.items() if expected.get(name) is not None]
     if window.busy or any(ours is not None and moved > ours for moved, ours in known):
@@ -178,7 +178,7 @@ def alone(window: Window) -> bool | None:
 
 
 def fault(where: str, window: Window) -> str | None:
-    """Why what was read there cannot be this request's; None: nothing is known against it."""
+    """The reason why signs from this place cannot belong to the request; None if nothing speaks against them."""
     if where == RESPONSE:
         return None
     before, after = window.processes_before, window.processes_after
@@ -188,7 +188,7 @@ def fault(where: str, window: Window) -> str | None:
 
 
 def log_fault(before: LogIdentity | None, after: LogIdentity | None) -> str | None:
-    """Why lines that were read since `before` may be older, or of another log."""
+    """The reason why lines read since `before` may be older, or from another log; None if they are sound."""
     if before is None or after is None:
         return None if before == after else "the log appeared or went away during this request"
     if before.file != after.file:
@@ -205,7 +205,7 @@ def _differs(counts: Mapping[str, int], usage: Usage) -> bool:
 
 
 def _exceeds(trace: Trace, usage: Usage) -> bool:
-    """More than our own tokens allow."""
+    """True if the counts exceed what our own tokens allow."""
     counts, generated = trace.counts, usage.generated
     if any(value < 0 for value in counts.values()):
         return True
@@ -219,7 +219,7 @@ def _exceeds(trace: Trace, usage: Usage) -> bool:
 
 
 def _committed(trace: Trace, usage: Usage) -> bool:
-    """The first token may come from the prompt's own pass, which is no cycle."""
+    """True if the tokens written equal ours. The first token may come from the prompt's pass, which is not a cycle."""
     if not trace.committed or usage.generated is None or not {"cycles", "accepted"} <= trace.counts.keys():
         return False
     return _written(trace) in (usage.generated - 1, usage.generated)
@@ -234,12 +234,12 @@ def _proves(trace: Trace, how: Bond) -> bool:
 
 
 def _fullest(ran: Sequence[tuple[Trace, Bond]]) -> list[tuple[Trace, Bond]]:
-    """Those with the most counts first."""
+    """The traces, those with the most counts first."""
     return sorted(ran, key=lambda each: -len(each[0].counts.keys() & {"drafted", "accepted"}))
 
 
 def _doubts(bonds: Sequence[tuple[Trace, Bond]], window: Window) -> Iterator[str]:
-    """Why counts that equal ours do not suffice here."""
+    """Reasons why counts that equal ours do not suffice here."""
     if window.silent:
         yield "the answer itself has a place for the counts of the mechanism and does not hold them"
     if alone(window) is False:

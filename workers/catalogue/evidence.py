@@ -38,14 +38,14 @@ def judge_request(preset: Preset, seen: Seen, *, mechanism: str | None) -> Evide
 
 
 def is_final(evidence: Evidence) -> bool:
-    """Whether nothing that may still come could change it: a sign spoke. A counter that stood still may yet move."""
+    """True if no later sign can change the evidence. A counter that has not moved may still move."""
     if evidence.engaged is not False:
         return bool(evidence.engaged)
     return evidence.source.endswith((", log", ", response", ", state"))
 
 
 def unpaid(preset: Preset, lines: Sequence[str], owed: Sequence[Usage]) -> list[int]:
-    """Of our earlier requests, the places of those whose own line is not among these: each line is one request's."""
+    """Indexes of the earlier requests whose line is not among these; each line belongs to one request."""
     traces = [match.trace for match in find(preset, Seen(lines=lines)) if _speaks(match)]
     left = []
     for number, usage in enumerate(owed):
@@ -58,7 +58,7 @@ def unpaid(preset: Preset, lines: Sequence[str], owed: Sequence[Usage]) -> list[
 
 
 def explain(preset: Preset, lines: Sequence[str], *, mechanism: str) -> str | None:
-    """The newest line, of the load or of an earlier request, that says why the mechanism does not run.
+    """The newest line, from the load or an earlier request, that states why the mechanism does not run.
 
     It explains why a request left no sign of its own; evidence it is not.
     """
@@ -72,7 +72,7 @@ def explain(preset: Preset, lines: Sequence[str], *, mechanism: str) -> str | No
 
 
 def copies(preset: Preset, seen: Seen) -> Evidence | None:
-    """What the server copied from the context instead of drafting, told apart; None: it states no such count.
+    """Evidence on tokens copied from the context instead of drafted; None if the server states no such count.
 
     Copying is allowed, not requested: whether it ran decides nothing. How many copied tokens were accepted is unknown.
     """
@@ -104,13 +104,13 @@ def figures(preset: Preset, seen: Seen) -> Iterator[tuple[str, float]]:
 
 
 def _is_ours(match: Match, window: Window) -> bool:
-    """Whether something binds it to the request."""
+    """True if something binds the match to the request."""
     whole = binding.fault(match.sign.where, window) is None
     return whole and binding.bond(match.trace, window) in (Bond.own, Bond.equal)
 
 
 def _speaks(match: Match) -> bool:
-    """For or against: a fall-back counter that did not move says nothing."""
+    """True if the match is evidence for or against; a fall-back counter that did not move is neither."""
     return match.sign.meaning == "engaged" or (match.sign.meaning != "useful" and match.holds)
 
 
@@ -160,7 +160,7 @@ def _tells_in_response(preset: Preset, mechanism: str) -> bool:
 
 
 def _useful(match: Match) -> bool | None:
-    """Whether something that the mechanism itself proposed was accepted.
+    """True if a token that the mechanism itself proposed was accepted; None if unknown.
 
     Where accepted tokens hold copies, at most `copied` of them are: more than that, and the mechanism had some.
     """
@@ -174,13 +174,16 @@ def _useful(match: Match) -> bool | None:
 
 
 def _only_copied(match: Match) -> bool:
-    """Every verify step took its proposal from the context: the mechanism ran at none."""
+    """True if every verify step took its proposal from the context, so that the mechanism ran at none."""
     cycles, copies = match.counts.get("cycles"), match.counts.get("copy_cycles")
     return match.sign.copies and copies is not None and bool(cycles) and copies == cycles
 
 
 def _judge_plain(preset: Preset, matches: Sequence[Match], window: Window) -> Evidence:
-    """Here a sign that may be another request's counts all the same: what cannot be told apart is not plain."""
+    """Evidence where no mechanism was requested.
+
+    A sign that may belong to another request counts here as well: such decoding is not known to be plain.
+    """
     ran = next((match for match in matches if match.sign.meaning in ("engaged", "useful") and match.holds), None)
     if ran is not None:
         text = (

@@ -20,14 +20,14 @@ _ALSO_LINES = 4  # how far before a line its `also` may stand
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What one request left behind.
+    """Everything that one request left behind.
 
     Attributes:
-        lines: the log's, None: there is no log to read.
+        lines: of the log; None if there is no log to read.
         response: the stream's chunks, every key but the choices, the last value of each.
         before, after: for each address, what it answered; an address that did not answer is missing.
-        window: our own usage, and the identities of the log and of the process; what the addresses and the answer tell
-            of the server's traffic is added here.
+        window: our own usage, and the identities of the log and of the process; `window_of` adds the
+            server's traffic, from its addresses and its answer.
     """
 
     lines: Sequence[str] | None = None
@@ -41,7 +41,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """A sign that was there."""
+    """A sign that was found."""
 
     sign: Sign
     text: str
@@ -51,7 +51,7 @@ class Match:
 
     @property
     def trace(self) -> Trace:
-        """As binding sees it."""
+        """The match in the form that `binding` takes."""
         nothing_moved = self.sign.where == "difference" and not self.holds and min(self.counts.values()) >= 0
         return Trace(
             source=self.sign.id,
@@ -72,7 +72,7 @@ def find(preset: Preset, seen: Seen) -> list[Match]:
 
 
 def window_of(preset: Preset, seen: Seen) -> Window:
-    """The window, with what the server's addresses and its answer tell of it."""
+    """The window, completed with the server's counters and its answer."""
     address = preset.traffic.get("address", "")
     before, after = seen.before.get(address), seen.after.get(address)
 
@@ -92,14 +92,14 @@ def window_of(preset: Preset, seen: Seen) -> Window:
 
 
 def _silent(sign: Sign, seen: Seen) -> bool:
-    """The answer has this sign's place, and the sign is not there."""
+    """True if the answer has this sign's place, and the sign is not there."""
     if sign.place is None or lookup(seen.response, sign.place, model=seen.model) is None:
         return False
     return _match_body(sign, seen.response, seen.model) is None
 
 
 def _running(value: Any) -> int:
-    """How many requests run, from a count or from what describes the one that does."""
+    """The number of running requests, from a count or from a description of the single one that runs."""
     number = count_of(value)
     return int(bool(value)) if number is None else number
 
@@ -126,7 +126,7 @@ def _match(sign: Sign, seen: Seen) -> Match | None:
 
 
 def _match_log(sign: Sign, lines: Sequence[str]) -> list[Match]:
-    """One a line; of a sign whose lines are parts of one request's, one with their sum."""
+    """One match per line; one match with the sum where several lines are parts of one request's."""
     found = [
         (shown_from(line, matched), matched.groupdict() | _also(sign, lines[max(0, place - _ALSO_LINES) : place]))
         for place, line in enumerate(lines)
@@ -144,7 +144,7 @@ def _match_log(sign: Sign, lines: Sequence[str]) -> list[Match]:
 
 
 def _also(sign: Sign, before: Sequence[str]) -> dict[str, str | None]:
-    """What the lines just before a sign's own tell of the same request: of each expression, the nearest line."""
+    """Groups from the lines just before a sign's own, for each expression from the nearest line that fits."""
     found: dict[str, str | None] = {}
     for expression in sign.expressions_before:
         matched = next((each for line in reversed(before) if (each := expression.search(line))), None)

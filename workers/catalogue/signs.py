@@ -23,7 +23,7 @@ class CatalogueError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
-    """One thing that a server says, and what it means for the request it belongs to.
+    """One sign that a server gives, and its meaning for the request it belongs to.
 
     Attributes:
         where: `log` (lines printed during the request), `response` (JSON of the stream's chunks), `state` (JSON of an
@@ -32,7 +32,7 @@ class Sign:
         counts: else: for each count the path to it.
         field, matches: else: a path, and the expression that its text must fit.
         positive: a count; above 0 the sign holds, at 0 it says the opposite.
-        fresh: state: a path whose value must have changed during the request; else it tells of an earlier one.
+        fresh: state: a path whose value must have changed during the request; otherwise it describes an earlier one.
         denominator: what `accepted` is a part of. Only `drafted` makes a rate that can be compared.
         share: a path to accepted tokens as a share of the count `generated`, where the server states no count.
         copies: `accepted` holds tokens that were copied from the context. A count `copied` (tokens proposed by copying)
@@ -76,11 +76,11 @@ class Sign:
 
     @cached_property
     def expressions_before(self) -> tuple[re.Pattern[str], ...]:
-        """Those of `also`."""
+        """The expressions of `also`."""
         return tuple(re.compile(each) for each in self.also)
 
     def applies_to(self, version: str | None) -> bool:
-        """Whether this version says so. An unknown version may say anything that any version says."""
+        """True if this version gives the sign. An unknown version may give every sign that any version gives."""
         if version is None:
             return True
         own = _numbers(version)
@@ -90,7 +90,7 @@ class Sign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """What is known of one server.
+    """Everything known about one server.
 
     Attributes:
         absence: for each mechanism, what it means that a request left no sign: `not_engaged` where the server always
@@ -117,21 +117,21 @@ class Preset:
 
     def afresh(self, *, turn: int, conversation: str) -> dict[str, Any]:
         """The part of a request that keeps the conversation from an earlier one's cache."""
-        told = dict(self.body_each) | (dict(self.body_first) if turn == 0 else {})
+        fields = dict(self.body_each) | (dict(self.body_first) if turn == 0 else {})
         return {
             key: value.replace("{conversation}", conversation) if isinstance(value, str) else value
-            for key, value in told.items()
+            for key, value in fields.items()
         }
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """What has to be read before and after each request."""
+        """The addresses to read before and after each request."""
         named = [sign.address for sign in self.signs] + [self.traffic.get("address")]
         return tuple(dict.fromkeys(address for address in named if address is not None))
 
 
 def names() -> list[str]:
-    """The presets there are."""
+    """The names of all presets."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
@@ -139,7 +139,7 @@ def load(name: str) -> Preset:
     """One preset.
 
     Raises:
-        CatalogueError: there is none, or its file is wrong.
+        CatalogueError: there is no such preset, or its file is wrong.
     """
     path = FOLDER / f"{name}.toml"
     if name not in names():

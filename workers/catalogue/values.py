@@ -1,4 +1,4 @@
-"""Values in what a server answers: at paths in JSON, as counts, in the text of its metrics. Pure."""
+"""Values in a server's answers: at paths in JSON, as counts, and in the text of its metrics. Pure."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def lookup(body: Any, path: str, *, model: str = "") -> Any:
 
 
 def parse_prometheus(text: str) -> dict[str, float]:
-    """Metrics by name, summed over their labels. Lines that are none are passed over."""
+    """Metrics by name, summed over their labels. Other lines are skipped."""
     found: dict[str, float] = {}
     for line in text.splitlines():
         if matched := re.match(r"([A-Za-z_:][\w:]*)(?:\{.*\})?\s+([-+.\deE]+|NaN|[-+]?Inf)(?:\s+\d+)?$", line.strip()):
@@ -41,7 +41,7 @@ def count_of(value: Any) -> int | None:
 
 
 def growth(before: Any, after: Any, path: str | None, model: str) -> int | None:
-    """A counter that appears with its first use started at 0. None: it is not there."""
+    """The growth of a counter; None if it is missing. A counter that appears with its first use started at 0."""
     if path is None or (new := count_of(lookup(after, path, model=model))) is None:
         return None
     old = lookup(before, path, model=model)

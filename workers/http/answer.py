@@ -36,7 +36,7 @@ _CHARACTERS_PER_TOKEN, _CHARACTERS_SPARE = 256, 65536
 
 @dataclass(slots=True)
 class Answer:
-    """What the stream has brought so far. `take` is called once an event.
+    """What the stream has brought so far. `take` is called once per event.
 
     Attributes:
         text: the visible answer. reasoning: what the server marks as thinking. Neither holds the other.
@@ -77,10 +77,10 @@ class Answer:
         return found if isinstance(found, Mapping) else {}
 
     def take(self, event: Event) -> bool:
-        """Add one event; whether it brought text or the end, which is when the stopwatch stamps.
+        """Add one event. Returns True if it brought text or the end, at which the stopwatch stamps.
 
         Raises:
-            EngineError: the server reports an error, or sends what is no chunk.
+            EngineError: the server reports an error, or sends something other than a chunk.
         """
         if event.data.strip() == DONE:
             self.done = True
@@ -94,7 +94,7 @@ class Answer:
         return ticked
 
     def require_complete(self) -> None:
-        """The stream has ended: was that the answer's end? Then its text is made well formed.
+        """Check, at the stream's end, that the answer is complete, and make its text well formed.
 
         Raises:
             EngineError: it was cut short.
@@ -168,7 +168,7 @@ class Answer:
 
 
 def error_in(body: Mapping[str, Any]) -> str | None:
-    """What an answer's body says went wrong, in one line; None: nothing."""
+    """The error that a body reports, in one line; None if it reports none."""
     error = body.get("error")
     if error is None and body.get("object") == "error":
         error = body.get("message") or body

@@ -57,7 +57,7 @@ class Client:
         api_key: sent as a bearer token, never shown.
 
     Raises:
-        EngineError: the address is none.
+        EngineError: the address is not valid.
     """
 
     def __init__(self, url: str, *, api_key: str | None = None, timeouts: Timeouts | None = None) -> None:
@@ -218,7 +218,7 @@ class Client:
 
 
 def _can_be_asked(url: str) -> bool:
-    """Whether it is http or https, with a host, a port and characters that the HTTP package takes as such."""
+    """True if the address is http or https, with a host, a port and characters that the HTTP package accepts."""
     try:
         httpx.URL(url)
         parts = urlsplit(url)

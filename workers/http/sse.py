@@ -2,7 +2,7 @@
 
 The rules are those of the HTML standard's event stream: lines end with LF, CR or CRLF, in any mixture; one space after
 a field's colon is dropped, if there is one; several `data` lines of one event are joined by LF; a line that starts with
-a colon is a comment; a byte order mark at the start is none of the text; an event without data is none.
+a colon is a comment; a byte order mark at the start is not part of the text; an event without data is skipped.
 
 Two deviations, because servers are less strict than the standard:
 - what is pending when the stream ends is an event: a last `data: [DONE]` often lacks its empty line;

@@ -1,4 +1,4 @@
-"""How many tokens an answer has, and which chunk brought them. Pure.
+"""Divides an answer's tokens over the chunks that brought them. Pure.
 
 Chunks are never counted as tokens: a chunk may hold none, one or several. The number comes from the server's usage, or
 from a tokenizer. Only then is it divided over the chunks' stamps:
@@ -15,14 +15,14 @@ ONE_EACH, APPORTIONED = "one_each", "apportioned"
 
 
 def apportion(pieces: Sequence[int], tokens: int) -> tuple[list[int], str]:
-    """Tokens for each stamp, and how they were found.
+    """Tokens for each stamp, and the method by which they were found.
 
     Args:
         pieces: characters that each stamp brought; 0: the end alone.
         tokens: all of the answer's, at least 1.
 
     Raises:
-        ValueError: no stamp to put a token to.
+        ValueError: there is no stamp.
     """
     if not pieces:
         raise ValueError("no stamp for any token")

@@ -31,7 +31,7 @@ class LineChannel:
         self._writable.register(write_fd, selectors.EVENT_WRITE)
 
     def send(self, line: bytes, *, deadline: float) -> None:
-        """Write the whole line."""
+        """Write one whole line."""
         rest = memoryview(line)
         while rest:
             _wait(self._writable, deadline)

@@ -34,7 +34,7 @@ _UTF8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
-    """Who the worker is and where it leaves its traces."""
+    """The worker's identity, and the places of its log and journal."""
 
     run_id: str
     arm: str
@@ -49,7 +49,7 @@ class WorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReport:
-    """How a worker ended."""
+    """The way in which a worker ended."""
 
     returncode: int | None  # negative for a signal; None: it never started, or would not die
     signals: tuple[str, ...]  # those that it took: SIGTERM, SIGKILL
@@ -90,7 +90,7 @@ class Child:
             raise
 
     def snapshot(self) -> None:
-        """Remember and journal the descendants of this moment: a run that dies leaves nothing else to know them by.
+        """Remember and journal the present descendants: after a run's death nothing else identifies them.
 
         Raises:
             OSError: the journal cannot be written.
@@ -102,21 +102,21 @@ class Child:
                 self._write_down(process)  # it was seen before it had become the server
 
     def mark_log(self) -> None:
-        """What is printed from now on belongs to the request that begins."""
+        """Set the mark: later output belongs to the request that begins."""
         self._log_mark = self._spec.log_path.stat().st_size
 
     def log_tail(self) -> str:
-        """The last of what was printed since the mark."""
+        """The last output since the mark."""
         with self._spec.log_path.open("rb") as log:
             log.seek(max(self._log_mark, self._spec.log_path.stat().st_size - LOG_TAIL_BYTES))
             return log.read(LOG_TAIL_BYTES).decode(errors="replace")
 
     def printed_bytes(self) -> int:
-        """How much was printed since the mark."""
+        """The size of the output since the mark, in bytes."""
         return self._spec.log_path.stat().st_size - self._log_mark
 
     def ask_to_stop(self, timeout_s: float) -> bool:
-        """Send Stop and wait for the end: whether it came. What happens if it does not is the caller's affair."""
+        """Send Stop and wait for the end. Returns True if the worker ended; otherwise the caller decides what to do."""
         deadline = time.monotonic() + timeout_s
         try:
             self.channel.send(encode(Stop()), deadline=deadline)
@@ -127,21 +127,22 @@ class Child:
         return self.reap(max(deadline - time.monotonic(), 0.0)) is not None
 
     def held_bytes(self) -> int | None:
-        """What the process and all that came of it hold together; None: unreadable."""
+        """Memory that the process and its descendants hold together; None if unreadable."""
         self.family.snapshot()
         found = [held_bytes(process.pid) for process in self.family.living()]
         known = [each for each in found if each is not None]
         return sum(known) if known else None
 
     def reap(self, timeout_s: float) -> int | None:
-        """Wait for the process's end; its return code, or None if it still runs."""
+        """Wait for the process to end; returns its return code, or None if it still runs."""
         try:
             return self.popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
 
     def end(self, grace_s: float) -> StopReport:
-        """Close the channel, signal whoever is left, verify. SIGTERM first: a killed process may leave memory wired."""
+        """Close the channel, signal the processes that are left, and verify. SIGTERM comes first: a killed process may
+        leave memory wired."""
         self.family.snapshot()
         self.channel.close()
         self.popen.poll()
@@ -198,7 +199,7 @@ class Child:
         }
 
     def _write_down(self, process: psutil.Process) -> None:
-        """Journal the process before its first use. One that has already ended shows itself on the channel."""
+        """Journal the process before its first use. If it has already ended, the channel shows that."""
         try:
             entry = describe(process, run_id=self._spec.run_id, arm=self._spec.arm)
         except PROCESS_FAULTS:
@@ -225,7 +226,7 @@ def hide_secrets(log_path: Path, start: int) -> None:
 
 
 def _worker_of(python: str) -> list[str]:
-    """How an interpreter starts a worker. One of another environment finds nothing of ours by itself."""
+    """The command with which an interpreter starts a worker; another environment finds none of our packages itself."""
     if python == sys.executable:
         return [python, "-X", "utf8", "-P", "-m", "workers"]
     return [python, "-X", "utf8", "-I", "-u", str(Path(__file__).parents[1] / "launch.py")]

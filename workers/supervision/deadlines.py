@@ -1,4 +1,4 @@
-"""When a worker is taken for stuck: which deadline is next while a request is under way. Pure but for its clock."""
+"""Deadlines of a request: a worker that misses one is taken for stuck. Pure but for its clock."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from workers.protocol import Heartbeat
 
 
 class Deadlines(Protocol):
-    """After how long a worker is taken for stuck. `orchestrator.plan.Deadlines` is one."""
+    """Time limits after which a worker is taken for stuck. `orchestrator.plan.Deadlines` is one."""
 
     @property
     def load_s(self) -> float:
@@ -35,7 +35,7 @@ class Deadlines(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A deadline, and what has happened when it passes."""
+    """A deadline, and the fault that its passing means."""
 
     at: float  # time.monotonic()
     kind: FaultKind
@@ -43,7 +43,7 @@ class Due:
 
 
 class Watch:
-    """Which deadline is next, from what the heartbeats say."""
+    """Follows the heartbeats and names the next deadline."""
 
     def __init__(self, deadlines: Deadlines, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._deadlines = deadlines

@@ -1,4 +1,4 @@
-"""A spawned process and all that came of it: who of them lives, and how they are ended.
+"""A spawned process and all its descendants: finding the living ones, and ending them.
 
 A process belongs when it is in the leader's own session, or was seen as a descendant while the leader lived (a child
 that made a session of its own is found only so). Every one is known by (pid, start time): a reused pid is never taken
@@ -25,7 +25,7 @@ class Family:
         self._seen: set[psutil.Process] = {leader}
 
     def snapshot(self) -> tuple[psutil.Process, ...]:
-        """Remember the descendants of this moment: after the leader's death nothing links them to it. The new ones."""
+        """Remember the present descendants and return the new ones. After the leader's death nothing links them to it."""
         try:
             new = set(descendants(self._leader)) - self._seen
         except PROCESS_FAULTS:
@@ -34,15 +34,15 @@ class Family:
         return tuple(new)
 
     def living(self) -> list[psutil.Process]:
-        """Those that run; the dead who are only waiting to be reaped do not count."""
+        """The processes that run; zombies do not count."""
         return [process for process in self._members() if _runs(process)]
 
     def signal(self, number: int) -> None:
-        """Signal everyone who lives."""
+        """Signal every living process."""
         signal_all(self.living(), number)
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Whether all are gone within this time."""
+        """True if all have ended within this time."""
         deadline = time.monotonic() + timeout_s
         while self.living():
             if time.monotonic() >= deadline:
@@ -65,12 +65,12 @@ class Family:
             return False
 
     def _pid_reused(self) -> bool:
-        """Whether the leader's number now names another process, whose session would be taken for ours."""
+        """True if the leader's pid now belongs to another process, whose session would be taken for ours."""
         return psutil.pid_exists(self._leader.pid) and not self._leader.is_running()
 
 
 def signal_all(processes: Iterable[psutil.Process], number: int) -> None:
-    """Signal each, unless its pid is another's by now."""
+    """Signal each process, unless its pid has been reused."""
     for process in processes:
         try:
             process.send_signal(number)  # checks the start time before it signals
@@ -79,7 +79,7 @@ def signal_all(processes: Iterable[psutil.Process], number: int) -> None:
 
 
 def signal_and_wait(living: Callable[[], Sequence[psutil.Process]], *, grace_s: float) -> None:
-    """SIGTERM, then SIGKILL to whoever is left. SIGTERM first: a killed process may leave memory wired."""
+    """SIGTERM, then SIGKILL to those that are left. SIGTERM comes first: a killed process may leave memory wired."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         signal_all(living(), number)
         deadline = time.monotonic() + grace_s

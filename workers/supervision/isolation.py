@@ -35,7 +35,7 @@ _LAUNCH = Path(__file__).parents[1] / "launch.py"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one task may take."""
+    """Limits of one task."""
 
     time_s: float
     memory_bytes: int
@@ -116,12 +116,12 @@ def _judge(returncode: int, answer: bytes, source: Path, tail: str) -> None:
 
 
 def _tail(log: BinaryIO) -> str:
-    """The last line that was printed before a crash and is not of a stack."""
+    """The last line printed before a crash that is not part of a stack."""
     size = log.seek(0, os.SEEK_END)
     log.seek(max(0, size - _TAIL_BYTES))
     lines = [" ".join(line.split()) for line in log.read().decode("utf-8", errors="replace").splitlines()]
-    told = [line for line in lines if line and not line.startswith(("File ", "Thread ", "Current thread", "Extension"))]
-    return told[-1][:200] if told else ""
+    said = [line for line in lines if line and not line.startswith(("File ", "Thread ", "Current thread", "Extension"))]
+    return said[-1][:200] if said else ""
 
 
 # ---- in the child ----

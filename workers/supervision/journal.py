@@ -1,4 +1,4 @@
-"""Which processes runs have spawned: on disk before their first use, so that a crash of a run leaves no unknown ones.
+"""The processes that runs have spawned, on disk before their first use: a crash of a run leaves no unknown ones.
 
 A file of JSON lines beside the database, shared by its runs: `spawned` with the process's identity, for a worker and
 for every descendant that was seen; `gone` once its end is verified. Only a process whose pid AND start time are in
@@ -38,7 +38,7 @@ class Spawned:
     parent_pid: int  # of the run's own process, for descendants too: whoever must live for this one to be in use
     parent_create_time: float
     port: int | None = None  # a server's, where we chose one
-    boot_id: str | None = None  # None: the system tells none
+    boot_id: str | None = None  # None: the system states none
 
 
 class Journal:
@@ -52,7 +52,7 @@ class Journal:
         self._append({"event": "spawned", **asdict(entry)})
 
     def gone(self, entry: Spawned) -> None:
-        """This process and all that came of it are verified gone."""
+        """Record that this process and all its descendants are verified gone."""
         self._append({"event": "gone", "pid": entry.pid, "create_time": entry.create_time})
 
     def _append(self, body: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ class Journal:
                 raise
 
     def compact(self) -> None:
-        """Forget the processes that no longer run, whoever spawned them: the file must not grow for ever."""
+        """Drop the processes that no longer run, whichever run spawned them: the file must not grow for ever."""
         if not self._path.exists():
             return
         with _locked(self._path) as fd:
@@ -141,7 +141,7 @@ def read_journal(path: Path) -> list[Spawned]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a journal holds."""
+    """The content of a journal."""
 
     entries: tuple[Spawned, ...] = ()
     notes: tuple[str, ...] = ()  # what was passed over, one line each
@@ -178,7 +178,10 @@ def _entries(text: bytes) -> list[Spawned]:
 
 
 def _record(line: bytes) -> Spawned | tuple[int, float] | None:
-    """A line's process, or who is gone; None: not a line of ours, such as one that a crash or a full disk cut short."""
+    """The process of a `spawned` line, or the key of a `gone` line; None for a line that is not ours.
+
+    A crash or a full disk may have cut it short.
+    """
     try:
         body = json.loads(line)
     except (ValueError, RecursionError):
@@ -239,17 +242,17 @@ def _fits(body: Mapping[str, Any], kinds: Mapping[str, Callable[[Any], bool]]) -
 
 
 def is_orphaned(entry: Spawned) -> bool:
-    """Whether the process still runs although the run that it belongs to does not."""
+    """True if the process still runs although its run does not."""
     return still_runs(entry) and not run_lives(entry)
 
 
 def still_runs(entry: Spawned) -> bool:
-    """Whether the process itself runs."""
+    """True if the process itself runs."""
     return is_living(entry.pid, entry.create_time, entry.boot_id)
 
 
 def run_lives(entry: Spawned) -> bool:
-    """Whether the run's own process does."""
+    """True if the process of its run is alive."""
     return is_living(entry.parent_pid, entry.parent_create_time, entry.boot_id)
 
 

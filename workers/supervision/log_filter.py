@@ -1,4 +1,4 @@
-"""What another program prints, on its way into a log: no secret of this process reaches the disk.
+"""Filters another program's output on its way into a log, so that no secret of this process reaches the disk.
 
 A process of its own masks line by line: it outlives a worker that is killed, ends once nobody can print any more, and
 takes no time from the process that measures. Where no secret is known, nothing stands between a program and the log.
@@ -25,7 +25,7 @@ Filter = subprocess.Popen[bytes]
 
 @contextlib.contextmanager
 def filtered(log: int) -> Iterator[tuple[int, Filter | None]]:
-    """Where a program that is started inside the block prints to, and the process that masks it.
+    """The output of a program that is started inside the block, and the process that masks it.
 
     Args:
         log: the log's descriptor, opened for appending. Where no secret is known it is the place itself, and there is

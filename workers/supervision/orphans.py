@@ -1,4 +1,4 @@
-"""Processes that outlived their run: which are surely ours, which only look like it, and ending the former.
+"""Processes that outlived their run: those that are surely ours are ended, those that only look like it reported.
 
 Surely ours is a process whose (pid, start time) a journal holds, or that carries our mark in its environment; both
 survive a change of its title. Nothing else is ever signalled: a listener on a port of ours, a process in a dead
@@ -45,7 +45,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """A process that may be such a one, and may be anybody's."""
+    """A process that may be an orphan of ours, and may belong to anybody."""
 
     pid: int
     title: str
@@ -55,7 +55,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """What earlier runs left on this machine."""
+    """The processes that earlier runs left on this machine."""
 
     orphans: tuple[Orphan, ...]
     suspects: tuple[Suspect, ...]
@@ -108,7 +108,7 @@ def end_orphans(orphans: Sequence[Orphan], *, grace_s: float, journal: Path) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rules:
-    """Why a process that nothing proves to be ours may yet be."""
+    """Reasons to suspect that a process is ours although nothing proves it."""
 
     entries: Sequence[Spawned]
     ports: Sequence[int]
@@ -123,7 +123,7 @@ class _Rules:
             sid = os.getsid(process.pid)
         except OSError:
             return None
-        if sid == 0:  # a leader outside our PID namespace: nothing tells such sessions apart
+        if sid == 0:  # a leader outside our PID namespace: such sessions cannot be distinguished
             return None
         for entry in self.entries:
             if sid == entry.sid and started_s(process) >= entry.create_time:
@@ -153,7 +153,7 @@ class _Rules:
         return "runs our interpreter, holds much memory, and its parent is gone"
 
     def _in_use(self, process: psutil.Process) -> bool:
-        """Whether it belongs to a run that lives."""
+        """True if the process belongs to a live run."""
         mark = _mark(process)
         if mark.get(OWNER_MARK):
             return not marks_orphan(mark[OWNER_MARK])
@@ -162,7 +162,7 @@ class _Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Strays:
-    """What came of a worker of this run and outlived it, although the run lives."""
+    """Descendants of a worker of this run that outlived it, although the run lives."""
 
     owner: str
     arms_in_use: Collection[str] | None
@@ -201,7 +201,7 @@ def _suspect(process: psutil.Process, why: str) -> Suspect:
 
 
 def _own_processes() -> Iterator[psutil.Process]:
-    """This user's running processes but this one: others' cannot be read on macOS, nor signalled anywhere."""
+    """This user's running processes except this one: other users' cannot be read on macOS, nor signalled anywhere."""
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and process.uids().real == os.getuid() and _runs(process):
@@ -222,7 +222,7 @@ def _lives(orphan: Orphan) -> bool:
 
 
 def _names_another(pid: int, create_time: float) -> bool:
-    """Whether the pid is in use by a process that started at another time; a zombie still holds its own."""
+    """True if the pid is in use by a process with another start time; a zombie still holds its own."""
     try:
         return not same_start(started_s(psutil.Process(pid)), create_time)
     except PROCESS_FAULTS:
@@ -246,6 +246,6 @@ def _title(process: psutil.Process) -> str:
 
 
 def _is_abandoned(process: psutil.Process) -> bool:
-    """Whether its parent is what takes over the children of the dead."""
+    """True if its parent is the process that adopts orphans."""
     parent = process.parent()
     return parent is None or parent.pid == 1 or parent.name() in ("systemd", "launchd")

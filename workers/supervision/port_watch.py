@@ -1,7 +1,7 @@
-"""Who listens on a server's port, and who else is connected to it, as far as this machine and user can see.
+"""Watches a server's port: the processes that listen, and the other clients, as far as this user can see them.
 
-Only what is visible is told: a server on another machine, in a container or of another user shows nothing, which is
-unknown and not "nobody".
+A server on another machine, in a container or of another user shows nothing, which is reported as unknown and not as
+"nobody".
 """
 
 import os
@@ -36,21 +36,21 @@ class PortWatch:
         self._visible = bool(self._known)
 
     def processes(self) -> frozenset[ProcessIdentity]:
-        """Those that listen now; empty: none was ever visible, or none is there."""
+        """The processes that listen now; empty if none was ever visible, or none is there."""
         if self._visible and not (self._known and all(_listens(process, self._port) for process in self._known)):
             self._known = self._look()
         return frozenset(ProcessIdentity(pid=process.pid, started_at=process.create_time()) for process in self._known)
 
     def pids(self) -> list[int]:
-        """The process ids of those that listened when they were last looked for."""
+        """The pids of the listeners found by the last search."""
         return [process.pid for process in self._known]
 
     def connections(self) -> Connections:
-        """To the server's port, as of now."""
+        """The present connections to the server's port."""
         return connections(self._port) if self._here else _NOTHING
 
     def company(self, before: Connections, after: Connections, *, ours: Iterable[Peer]) -> str | None:
-        """Another client that was connected between two looks, in words; None: there was none.
+        """Another client that was connected between two looks, in words; None if there was none.
 
         Args:
             ours: our own ends of connections, ended ones among them. Other workers of this run are no company.
@@ -76,7 +76,7 @@ class PortWatch:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a name or an address is this machine's own."""
+    """True if a name or an address is this machine's own."""
     try:
         addresses = {each[4][0] for each in socket.getaddrinfo(host, None)}
     except OSError:

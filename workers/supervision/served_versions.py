@@ -1,7 +1,7 @@
-"""What a server's own environment holds: the versions that made its figures, which are not the worker's.
+"""The versions in a server's own environment, which made its figures; the worker's own versions did not.
 
 Asked in this order: the interpreter that the launch command leads to; what the server says of itself; the process
-behind its port, by the libraries that it has loaded. What none of them tells is unknown, with the reason.
+behind its port, by the libraries that it has loaded. What none of them states is unknown, with the reason.
 """
 
 import json
@@ -44,7 +44,7 @@ print(json.dumps([platform.python_version(), found]))
 
 
 def of_command(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Served:
-    """What the environment holds that a command starts in, by its interpreter. MLX itself is not imported.
+    """The packages of the environment that a command starts in, by its interpreter. MLX itself is not imported.
 
     Args:
         environment: added to this process's own, as for the server.
@@ -69,15 +69,16 @@ def of_command(command: Sequence[str], environment: Mapping[str, str] | None = N
 
 
 def of_answer(response: Mapping[str, object]) -> Served | None:
-    """What an answer tells of the server's packages; None: nothing."""
-    told = _MLX_LM_FINGERPRINT.match(str(response.get("system_fingerprint", "")))
-    if told is None:
+    """The versions that an answer states; None if it states none."""
+    stated = _MLX_LM_FINGERPRINT.match(str(response.get("system_fingerprint", "")))
+    if stated is None:
         return None
-    return Served(versions={"mlx-lm": told[1], "mlx": told[2]}, source="system_fingerprint")
+    return Served(versions={"mlx-lm": stated[1], "mlx": stated[2]}, source="system_fingerprint")
 
 
 def of_processes(pids: Sequence[int]) -> Served:
-    """What the processes behind a port have loaded. Our own processes are never asked: they would tell our versions."""
+    """The packages that the processes behind a port have loaded. Our own processes are left out: their versions are
+    ours."""
     if not pids:
         return unknown("the server's process is not visible from here")
     if set(pids) & set(_own_line()):
@@ -95,12 +96,12 @@ def of_processes(pids: Sequence[int]) -> Served:
 
 
 def unknown(reason: str) -> Served:
-    """Nothing is known, and why."""
+    """An empty result with the reason."""
     return Served(reason=reason)
 
 
 def completed(served: Served, told: Served | None) -> Served:
-    """With what the server says itself, which outweighs what lies in its environment."""
+    """Add the versions that the server states itself; they outweigh those found in its environment."""
     if told is None:
         return served
     source = " and ".join(part for part in (told.source, served.source) if part)
@@ -108,7 +109,7 @@ def completed(served: Served, told: Served | None) -> Served:
 
 
 def interpreter_of(command: Sequence[str], *, path: str | None = None) -> str | None:
-    """The Python that a command runs in the end: itself, or by its scripts' first lines and what they start."""
+    """The Python that a command finally runs: the command itself, or the interpreter of the scripts that it starts."""
     words = [word for word in command if not word.startswith("-") and "=" not in word]
     for word in words[:3]:  # the program, or what `env`, `nice` and the like start
         if (found := _followed(word, path)) is not None:
@@ -150,7 +151,7 @@ def _started_by(script: Path) -> str | None:
 
 
 def _own_line() -> Iterator[int]:
-    """This process and those that it came of."""
+    """This process and its ancestors."""
     try:
         own = psutil.Process()
         yield own.pid

@@ -2,7 +2,7 @@
 
 The server is the worker's child, in a session of its own, and carries the marks of the worker's environment (the run,
 the owner, `SPT_NOENV`); the run's journal learns of it while the worker loads. What it prints goes, without secrets, to
-the worker's log, which belongs to the run, or where there is none to a file of its own. Nothing is ever taken for ours
+the worker's log, which belongs to the run, or without one to a file of its own. Nothing is ever taken for ours
 by its name: a server may rename itself.
 """
 
@@ -40,7 +40,7 @@ _F_GETPATH = 50  # of macOS's fcntl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """What to start."""
+    """The server to start."""
 
     title: str  # for messages
     command: Sequence[str]
@@ -50,7 +50,7 @@ class ServerSpec:
 
 
 class ServerLog:
-    """A log that grows: what was printed since a mark.
+    """A growing log, read from a mark on.
 
     Args:
         path: a file that the server appends to. It need not be there yet.
@@ -60,14 +60,14 @@ class ServerLog:
         self.path = path
 
     def mark(self) -> int:
-        """The end as of now: what is printed later belongs to the request that begins."""
+        """The log's present end: later output belongs to the request that begins."""
         try:
             return self.path.stat().st_size
         except FileNotFoundError:
             return 0
 
     def identify(self, *, mark: int | None = None) -> LogIdentity | None:
-        """Which file it is, and what it holds before the mark; None: it is not there.
+        """The file's identity, and a digest of its content before the mark; None if there is no file.
 
         Args:
             mark: where the lines of interest begin; None: at its end as of now.
@@ -83,7 +83,7 @@ class ServerLog:
         return LogIdentity(file=(found.st_dev, found.st_ino), size=found.st_size, tail=tail)
 
     def lines_since(self, mark: int) -> list[str]:
-        """The whole lines that began since the mark; of a log that was truncated, all of it."""
+        """The whole lines that began after the mark; all lines of a log that was truncated."""
         try:
             with self.path.open("rb") as log:
                 start = mark if os.fstat(log.fileno()).st_size >= mark else 0
@@ -96,7 +96,7 @@ class ServerLog:
         return [line.decode("utf-8", errors="replace") for line in text.splitlines(keepends=True) if _ended(line)]
 
     def tail(self) -> str:
-        """The last lines, in one."""
+        """The last lines, joined."""
         try:
             text = self.path.read_bytes()[-_TAIL_BYTES:]
         except FileNotFoundError:
@@ -185,11 +185,11 @@ class ServerProcess:
         )
 
     def listens(self) -> bool:
-        """Whether anybody listens on the port."""
+        """True if any process listens on the port."""
         return port_is_open(self.spec.port)
 
     def stop(self) -> None:
-        """SIGTERM to all of them, SIGKILL to who is left; verified. May be called again.
+        """SIGTERM to all of them, SIGKILL to those that are left; verified. May be called again.
 
         Raises:
             EngineError: a process that no signal ends, or a port that stays open.
@@ -227,20 +227,20 @@ class ServerProcess:
 
 
 def _marks(spec: ServerSpec) -> dict[str, str]:
-    """What a launched process carries beside the worker's own marks."""
+    """The marks that a launched process carries beside the worker's own."""
     port = {PORT_MARK: str(spec.port)} if spec.port else {}
     return {**port, "SPT_NOENV": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def free_port() -> int:
-    """A port that nobody uses at this moment. Whoever listens on it later is checked by its pid."""
+    """A port that is free at this moment. A later listener on it is checked by its pid."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def port_is_open(port: int) -> bool:
-    """Whether a connection is taken by somebody else: a free port in the ephemeral range may connect to itself."""
+    """True if another socket accepts a connection: a free port in the ephemeral range may connect to itself."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0) as connection:
             return bool(connection.getsockname() != connection.getpeername())
@@ -254,7 +254,7 @@ def listeners(port: int, *, among: "Sequence[psutil.Process] | Iterator[psutil.P
 
 
 def path_of_descriptor(descriptor: int) -> Path | None:
-    """The file that a descriptor writes to; None: it is none that can be opened again."""
+    """The file that a descriptor writes to; None if it cannot be opened again."""
     try:
         if sys.platform == "darwin":
             name = fcntl.fcntl(descriptor, _F_GETPATH, bytes(1024)).rstrip(b"\0").decode()

@@ -40,7 +40,7 @@ class _Entry:
 
 
 def connections(port: int) -> Connections:
-    """The table as of now, for one port. Of a table that cannot be read nothing is known: `served` is False."""
+    """The present table for one port. If it cannot be read, `served` is False and nothing is known."""
     entries = list(_linux() if sys.platform == "linux" else _netstat(_netstat_output()))
     peers = [(end, entry.state) for entry in entries if (end := _client_end(entry, port)) is not None]
     return Connections(
@@ -51,7 +51,7 @@ def connections(port: int) -> Connections:
 
 
 def _client_end(entry: _Entry, port: int) -> Peer | None:
-    """Of either end's entry; None: it is no connection to the port."""
+    """The peer in one entry, whichever end it describes; None if the entry is not a connection to the port."""
     if entry.state in _LISTEN:
         return None
     if entry.local[1] == port:
@@ -78,7 +78,7 @@ def _hexadecimal(text: str) -> Peer:
 
 
 def plain_address(text: str) -> str:
-    """An IPv4 address that is written as an IPv6 one, as IPv4; without a scope."""
+    """The address without a scope; an IPv4 address written as IPv6 becomes plain IPv4."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)

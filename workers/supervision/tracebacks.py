@@ -1,4 +1,4 @@
-"""What a program's log says of its last fault: the exception that ended the last traceback, or the last error line.
+"""The last fault in a program's log: the exception that ended the last traceback, or the last error line.
 
 A server answers HTTP 500 and keeps the cause for its log. Pure.
 """
@@ -14,7 +14,7 @@ _SHOWN = 300
 
 
 def last_fault(lines: Sequence[str]) -> str | None:
-    """The last exception with its message, else the last line that is marked as an error; None: there is neither."""
+    """The last exception with its message, otherwise the last line marked as an error; None if there is neither."""
     clean = [_COLOUR.sub("", line).rstrip() for line in lines]
     found = _last_exception(clean)
     if found is None:

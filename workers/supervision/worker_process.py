@@ -59,7 +59,7 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """True while the process runs."""
         return self._child is not None and self._child.popen.poll() is None
 
     @property
@@ -90,7 +90,7 @@ class WorkerProcess:
     def generate(
         self, request: Generate, deadlines: Deadlines, on_heartbeat: Callable[[Heartbeat], None] | None = None
     ) -> list[Generation]:
-        """Run one conversation: one generation a turn.
+        """Run one conversation: one generation per turn.
 
         Raises:
             WorkerFault: with the turns that were answered before it. Its `alive` is set where the engine failed in an
@@ -110,7 +110,7 @@ class WorkerProcess:
         return answered
 
     def probe(self, request: Probe, *, limit_s: float) -> Told:
-        """Ask what the engine can tell beside its answers.
+        """Send a probe: a question to the engine beside its answers.
 
         Args:
             limit_s: after how long the worker is taken for stuck; more than the request's own budget.
@@ -136,7 +136,7 @@ class WorkerProcess:
         return message
 
     def stop(self, teardown_s: float) -> StopReport:
-        """End the process and all that came of it: Stop, then SIGTERM, then SIGKILL; verify. May be called again.
+        """End the process and its descendants: Stop, then SIGTERM, then SIGKILL; verify. May be called again.
 
         Args:
             teardown_s: how long it may take to end as asked. Each signal then gets as long, but 5 s at most.
@@ -152,7 +152,7 @@ class WorkerProcess:
         return self._report
 
     def held_bytes(self) -> int | None:
-        """What the worker and all that came of it hold together, a server among them; None: unreadable, or ended."""
+        """Memory that the worker and its descendants, such as a server, hold together; None if unreadable or ended."""
         return None if self._child is None else self._child.held_bytes()
 
     def __enter__(self) -> Self:
@@ -179,7 +179,7 @@ class WorkerProcess:
         return self._child
 
     def _snapshot(self, child: Child) -> None:
-        """Journal what came of the worker; a descendant that no journal knows must not be used."""
+        """Journal the worker's descendants; a descendant that no journal knows must not be used."""
         try:
             child.snapshot()
         except OSError as error:
@@ -246,7 +246,7 @@ class WorkerProcess:
         except TimeoutError:
             self._raise_fault(child, due.kind, f"the request to {message.kind} was not taken: {due.words}")
         except ChannelClosed:
-            # It has ended, or is about to. What it wrote before tells why, and is received next.
+            # It has ended, or is about to. Its last record states why, and is received next.
             child.reap(EXIT_GRACE_S)
             self._takes_requests = False
 
@@ -290,7 +290,7 @@ class WorkerProcess:
         self._raise_fault(child, classify_text(child.log_tail()) or FaultKind.crashed, f"crashed ({words})")
 
     def _raise_fault(self, child: Child, kind: FaultKind, message: str, *, detail: str = "") -> NoReturn:
-        """End the process, then say what happened."""
+        """End the process, then raise the fault."""
         self._busy = True  # it takes no request to stop now
         report = self.stop(SIGNAL_GRACE_S)
         if report.survivors:
