@@ -25,7 +25,7 @@ class Family:
         self._seen: set[psutil.Process] = {leader}
 
     def snapshot(self) -> tuple[psutil.Process, ...]:
-        """Remember the present descendants and return the new ones. After the leader's death nothing links them to it."""
+        """Remember the present descendants and return the new ones; the leader's death cuts the links to it."""
         try:
             new = set(descendants(self._leader)) - self._seen
         except PROCESS_FAULTS:
