@@ -43,8 +43,7 @@ from orchestrator.judging import judge
 from orchestrator.plan import Plan
 from orchestrator.planning.weights import find_weights
 from orchestrator.queue import entry_run, machine_lock
-from orchestrator.report import building, loading
-from orchestrator.report import terminal as report_terminal
+from orchestrator.report import building, loading, render_terminal
 from orchestrator.running.events import Observer
 from orchestrator.running.recorder import create_run
 from orchestrator.schedule import ScheduledTrial, attempt_order, build_schedule
@@ -60,7 +59,7 @@ WARM = (
     Observer,
     building,
     loading,
-    report_terminal,
+    render_terminal,
     terminal,
 )
 SIMULATED = ("engine=simulated", "checkpoint=simulated", "workload=quick", "engine.effect=1.0,1.1", "gate.cooldown_s=0")

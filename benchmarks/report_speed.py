@@ -19,7 +19,7 @@ from orchestrator.judging import judge
 from orchestrator.report.building import build_report
 from orchestrator.report.loading import load_material
 from orchestrator.report.material import Material
-from orchestrator.report.page import render_page
+from orchestrator.report.render_html import render_page
 from orchestrator.stored_run import StoredRun
 from tests.orchestrator.plans import arm, plan
 from tests.orchestrator.report.runs import store

@@ -35,7 +35,7 @@ class Problem:
 
     arm: str
     round: int | None
-    what: str  # invalid | excluded | interrupted | parked
+    what: str  # invalid | excluded | interrupted | dropped
     why: str
 
     def __str__(self) -> str:
@@ -57,10 +57,10 @@ def running(engine: Engine) -> list[Life]:
 
 
 def problems(engine: Engine, run_id: str, *, limit: int = PROBLEMS_SHOWN) -> list[Problem]:
-    """Parked arms first, then the last trials that do not count, newest first."""
+    """Dropped arms first, then the last trials that do not count, newest first."""
     with plain_read(engine) as connection:
-        parked = connection.execute(_PARKED, {"run_id": run_id})
-        found = [Problem(arm=name, round=None, what="parked", why=reason or "") for name, reason in parked]
+        dropped = connection.execute(_DROPPED, {"run_id": run_id})
+        found = [Problem(arm=name, round=None, what="dropped", why=reason or "") for name, reason in dropped]
         for row in connection.execute(_UNCOUNTED, {"run_id": run_id, "limit": limit}):
             why = f"{row.error_kind}: {row.error_message}" if row.error_kind else row.excluded_reason or ""
             found.append(Problem(arm=row.arm, round=row.round, what=row.status, why=why))
@@ -86,7 +86,7 @@ _LIVES = text("""
     column("boot_id"),
     column("note"),
 )
-_PARKED = text("SELECT name, state_reason FROM arm WHERE run_id = :run_id AND state = 'dropped'")
+_DROPPED = text("SELECT name, state_reason FROM arm WHERE run_id = :run_id AND state = 'dropped'")
 _UNCOUNTED = text("""
     SELECT arm.name AS arm, round."index" AS round, trial.status AS status, trial.error_kind AS error_kind,
         trial.error_message AS error_message, trial.excluded_reason AS excluded_reason

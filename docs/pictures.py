@@ -30,8 +30,8 @@ from orchestrator.report.charts.theme import WIDE
 from orchestrator.report.document import Document
 from orchestrator.report.drawing import png_alone, svg_alone
 from orchestrator.report.loading import load_material
-from orchestrator.report.page import render_page
-from orchestrator.report.terminal import print_document
+from orchestrator.report.render_html import render_page
+from orchestrator.report.render_terminal import print_document
 from orchestrator.stored_run import StoredRun
 
 WIDTH = 80

@@ -60,7 +60,7 @@ def audit(run: str = "last", *, db: str | None = None) -> Audit:
     from orchestrator.judging import judge_run
     from orchestrator.report.building import build_audit
     from orchestrator.report.loading import load_material
-    from orchestrator.report.markdown import render_markdown
+    from orchestrator.report.render_markdown import render_markdown
 
     with _opened(db) as database:
         stored = measured_run(database, run)

@@ -16,7 +16,7 @@ from orchestrator.typed import build
 PLAN_VERSION = 1
 MOST_PLAN_CHARACTERS = 64_000_000  # prompts included
 MOST_ROUNDS = 1_000_000
-# Of the generated document (`orchestrator.configuration.document`) with SmolLM2's tokenizer; other
+# Of the generated document (`orchestrator.configuration.long_document`) with SmolLM2's tokenizer; other
 # tokenizers of its kind lie within some 15 per cent.
 CHARACTERS_PER_TOKEN = 3.3
 _CHOICES = {

@@ -4,6 +4,7 @@ import ast
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,13 @@ def test_an_arrow_that_points_up_is_found(tmp_path: Path, module: str, line: str
     done = linted(tmp_path)
     assert done.returncode == 1
     assert any(contract in row and "BROKEN" in row for row in done.stdout.splitlines()), done.stdout
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_two_modules_of_a_package_bear_one_name(package: str) -> None:
+    """So that a name in a message, a traceback or a search leads to one file."""
+    names = Counter(path.stem for path in modules(package) if path.stem not in ("__init__", "__main__"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_files_module_needs_the_standard_library_only() -> None:

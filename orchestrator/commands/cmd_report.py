@@ -25,11 +25,11 @@ def command(run_text: str, url: str | None, output: Path, images: Path | None, m
 
     It works offline and holds no script. RUN is an id, a unique part of one, or `last`.
     """
-    from orchestrator.commands.claims import named_claims
+    from orchestrator.commands.published_claims import named_claims
     from orchestrator.report.building import build_report
     from orchestrator.report.loading import load_material
-    from orchestrator.report.markdown import render_markdown
-    from orchestrator.report.page import render_page
+    from orchestrator.report.render_html import render_page
+    from orchestrator.report.render_markdown import render_markdown
     from orchestrator.report.writing import check_targets, write_images, write_text
 
     check_targets(output, images, markdown)

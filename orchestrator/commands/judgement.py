@@ -7,13 +7,13 @@ import click
 
 from db.escaping import shown_line
 from orchestrator.audit import AuditResult
-from orchestrator.commands.claims import named_claims
+from orchestrator.commands.published_claims import named_claims
 from orchestrator.judging import judge_run
 from orchestrator.report.building import build_audit
-from orchestrator.report.json import render_json
 from orchestrator.report.loading import load_material
-from orchestrator.report.markdown import render_markdown
-from orchestrator.report.terminal import print_document
+from orchestrator.report.render_json import render_json
+from orchestrator.report.render_markdown import render_markdown
+from orchestrator.report.render_terminal import print_document
 from orchestrator.stored_run import StoredRun
 from orchestrator.views.terminal import console
 

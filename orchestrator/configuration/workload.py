@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.configuration.document import two_turn_messages
+from orchestrator.configuration.long_document import two_turn_messages
 from orchestrator.errors import InputError
 from orchestrator.plan import Prompt
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from orchestrator.report.document import Absent, Document, Fork, Section
 from orchestrator.report.material import Material
 from orchestrator.report.sections.ceiling import ceiling_section
-from orchestrator.report.sections.losslessness import losslessness_section
+from orchestrator.report.sections.later_turns import turns_section
 from orchestrator.report.sections.record import (
     again_section,
     claims_section,
@@ -24,8 +24,8 @@ from orchestrator.report.sections.results import (
     rounds_section,
     rounds_words,
 )
+from orchestrator.report.sections.same_answers import losslessness_section
 from orchestrator.report.sections.speculation import sampling_section, widths_section
-from orchestrator.report.sections.turns import turns_section
 from orchestrator.report.verdict import verdict_lines, verdict_sentence
 from orchestrator.report.warnings import warnings
 from orchestrator.report.words import counted

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from orchestrator.findings.values import SpeedByRound
-from orchestrator.report.charts.effects import EffectRow
+from orchestrator.report.charts.ratios import EffectRow
 from orchestrator.report.document import Stroke
 from orchestrator.report.words import shortened, shown_line
 from orchestrator.vocabulary import VERDICTS

@@ -14,7 +14,7 @@ def warnings(material: Material) -> tuple[Said, ...]:
     return (
         *_of_the_order(material),
         *_of_the_end(material),
-        *(("Parked", f"{arm.name} ({arm.state_reason or 'no reason stored'}).") for arm in _parked(material)),
+        *(("Dropped", f"{arm.name} ({arm.state_reason or 'no reason stored'}).") for arm in _dropped(material)),
         *(
             (
                 "Caches unknown",
@@ -27,7 +27,7 @@ def warnings(material: Material) -> tuple[Said, ...]:
     )
 
 
-def _parked(material: Material) -> list[ArmRow]:
+def _dropped(material: Material) -> list[ArmRow]:
     return [arm for arm in material.arms if arm.state != "active"]
 
 

@@ -30,7 +30,7 @@ from workers.machine.host import HostFacts
 from workers.machine.telemetry import Reading
 from workers.protocol import Generate, Generation
 
-FAULTS_IN_A_ROW = 3  # after these an arm is parked
+FAULTS_IN_A_ROW = 3  # after these an arm is dropped
 
 
 @dataclass(slots=True)
@@ -41,13 +41,13 @@ class Streaks:
     _before: Counter[str] = field(default_factory=Counter)  # the newest trial
 
     def ended(self, arm: str, *, faulty: bool) -> bool:
-        """A trial of the arm ended: whether the arm is to be parked."""
+        """Count a trial of the arm that has ended; whether the arm is to be dropped."""
         self._before[arm] = self._now[arm]
         self._now[arm] = self._now[arm] + 1 if faulty else 0
         return self._now[arm] >= FAULTS_IN_A_ROW
 
     def spoiled(self, arm: str) -> bool:
-        """The arm's newest trial, which had counted, is a fault: whether the arm is to be parked."""
+        """Count the arm's newest trial, which had counted, as a fault; whether the arm is to be dropped."""
         self._now[arm] = self._before[arm] + 1
         return self._now[arm] >= FAULTS_IN_A_ROW
 

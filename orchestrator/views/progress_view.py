@@ -82,7 +82,7 @@ class ProgressObserver(Observer):
             self._say(f"excluded {trial.label}: {verdict.excluded_reason}")
 
     def arm_dropped(self, arm: str, reason: str) -> None:
-        self._say(f"parked   {arm}: {reason}")
+        self._say(f"dropped  {arm}: {reason}")
 
     def noted(self, text: str) -> None:
         self._say(f"note     {text}")

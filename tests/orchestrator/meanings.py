@@ -17,7 +17,7 @@ from orchestrator.planning.weights import find_weights
 from orchestrator.report.building import build_audit
 from orchestrator.report.loading import load_material
 from orchestrator.report.material import Material
-from orchestrator.report.terminal import print_document
+from orchestrator.report.render_terminal import print_document
 from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.recorder import create_run

@@ -5,7 +5,7 @@ import pytest
 from orchestrator import cli
 from orchestrator.importers.formats import FORMATS
 from orchestrator.report.charts.theme import TONES
-from orchestrator.report.terminal import STYLES
+from orchestrator.report.render_terminal import STYLES
 from orchestrator.report.words import METRIC_WORDS
 from orchestrator.vocabulary import IMPORT_FORMATS, METRICS, VERDICTS
 

@@ -9,9 +9,9 @@ import pytest
 from orchestrator.findings.values import Figure
 from orchestrator.report.building import build_audit, build_report
 from orchestrator.report.document import Section as ReportSection
-from orchestrator.report.json import render_json
-from orchestrator.report.markdown import render_markdown
-from orchestrator.report.sections.losslessness import losslessness_section
+from orchestrator.report.render_json import render_json
+from orchestrator.report.render_markdown import render_markdown
+from orchestrator.report.sections.same_answers import losslessness_section
 from orchestrator.report.sections.speculation import widths_section
 from tests.orchestrator.meanings import Told, article_plan, run
 from tests.orchestrator.plans import arm, plan, prompt

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from orchestrator.audit import AuditResult, BestSet, Comparison
-from orchestrator.report.charts.effects import EffectRow, RoundPanel, by_round, forest
+from orchestrator.report.charts.ratios import EffectRow, RoundPanel, by_round, forest
 from orchestrator.report.charts.theme import Palette
 from orchestrator.report.charts.timeline import MOST_PANELS, MOST_TOGETHER, timeline
 from orchestrator.report.course import Course, course_of, thinned

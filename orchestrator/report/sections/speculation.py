@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from orchestrator.findings.values import Findings, VerifyCost, WidthCurve
 from orchestrator.findings.verification import no_checks, proposing_words
-from orchestrator.report.charts.speculation import by_width, passes_by_width, scope_words
+from orchestrator.report.charts.verify_rounds import by_width, passes_by_width, scope_words
 from orchestrator.report.document import Absent, Grid, Picture, Section
 from orchestrator.report.material import Material
 from orchestrator.report.words import MISSING, count, counted, ended, listed, number, percent, span, times

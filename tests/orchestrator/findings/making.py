@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.findings.records import Answer, ArmRecord, Step
 from orchestrator.findings.values import Losslessness
 from orchestrator.report.document import Section
-from orchestrator.report.sections.losslessness import losslessness_section
+from orchestrator.report.sections.same_answers import losslessness_section
 
 TOKEN_US = 10_000  # of a plain step
 

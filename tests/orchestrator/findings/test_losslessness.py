@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from orchestrator.findings.losslessness import first_difference, losslessness
 from orchestrator.findings.records import Answer, ArmRecord, Probed
 from orchestrator.findings.values import ArmLosslessness, Losslessness
-from orchestrator.report.sections.losslessness import MOST_REASONS
+from orchestrator.report.sections.same_answers import MOST_REASONS
 from tests.orchestrator.findings.making import answer, arm, drafting, shown
 
 TOKENS = st.lists(st.integers(0, 3), max_size=12)

@@ -9,7 +9,7 @@ from orchestrator.report.building import build_report
 from orchestrator.report.document import Document
 from orchestrator.report.loading import load_material
 from orchestrator.report.material import Material
-from orchestrator.report.page import render_page
+from orchestrator.report.render_html import render_page
 from orchestrator.stored_run import StoredRun
 
 from .runs import hostile_plan, poison, store

@@ -49,7 +49,7 @@ def test_each_of_many_treatments_has_a_panel(layout: Layout) -> None:
 
 def test_reports_are_drawn_without_altair() -> None:
     """It is for tests, and not installed where reports are made."""
-    modules = ("loading", "building", "markdown", "page", "writing")  # what the command imports
+    modules = ("loading", "building", "render_markdown", "render_html", "writing")  # what the command imports
     lines = [f"import orchestrator.report.{name}" for name in modules]
     subprocess.run([sys.executable, "-c", "\n".join(("import sys; sys.modules['altair'] = None", *lines))], check=True)
 

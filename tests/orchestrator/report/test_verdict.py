@@ -8,9 +8,9 @@ import pytest
 from orchestrator.findings.values import ArmTurns, Figure, Interval, TurnFigures
 from orchestrator.report.building import build_report
 from orchestrator.report.document import Document
-from orchestrator.report.markdown import render_markdown
 from orchestrator.report.material import Material
-from orchestrator.report.sections.turns import turns_title
+from orchestrator.report.render_markdown import render_markdown
+from orchestrator.report.sections.later_turns import turns_title
 from orchestrator.report.verdict import verdict_sentence
 from orchestrator.report.warnings import warnings
 from orchestrator.statistics.comparability import Reason, Scope

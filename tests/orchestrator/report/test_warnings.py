@@ -10,7 +10,7 @@ from db.session import open_database, transaction
 from orchestrator.plan import dump
 from orchestrator.report.building import build_audit, build_report
 from orchestrator.report.loading import load_material
-from orchestrator.report.page import render_page
+from orchestrator.report.render_html import render_page
 from orchestrator.report.warnings import warnings
 from orchestrator.stored_run import StoredRun
 from tests.db.filling import Filled, fill
@@ -56,7 +56,7 @@ def test_order_end_and_lost_arms_are_told(stored: tuple[Engine, Filled]) -> None
         " drift. Verdicts need a run of interlace itself.",
         "Unfinished: The run is interrupted (stopped at 07:00): 0 of 3 planned rounds complete. What follows is what is"
         " stored so far.",
-        "Parked: draft-8bit (preflight: no server).",
+        "Dropped: draft-8bit (preflight: no server).",
     )
 
 

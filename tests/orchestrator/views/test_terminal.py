@@ -109,7 +109,7 @@ def tell(observer: ProgressObserver, text: str) -> None:
 @given(st.text() | CONTROLS)
 def test_a_message_is_one_line_and_forges_none(text: str) -> None:
     lines = printed(lambda out: tell(ProgressObserver(out), text)).splitlines()
-    assert [line.split()[0] for line in lines] == ["preflight", "waiting", "invalid", "excluded", "parked", "note"]
+    assert [line.split()[0] for line in lines] == ["preflight", "waiting", "invalid", "excluded", "dropped", "note"]
     assert lines[-1].rstrip() == f"note     {shown_line(text)}".rstrip()
 
 

@@ -71,12 +71,12 @@ def test_no_end_is_foretold_in_the_past() -> None:
     assert at_line(life_at(late), now=NOW).endswith(f"left, ends about {now}")
 
 
-def test_problems_parked_arms_and_silence_are_shown() -> None:
-    problems = [Problem(arm="c", round=None, what="parked", why="3 faults in a row")]
+def test_problems_dropped_arms_and_silence_are_shown() -> None:
+    problems = [Problem(arm="c", round=None, what="dropped", why="3 faults in a row")]
     text = picture(
         life_at(RUNNING, heartbeat_at=NOW - dt.timedelta(minutes=5)), problems, "b against a: could be drift."
     )
-    assert "parked c: 3 faults in a row" in text
+    assert "dropped c: 3 faults in a row" in text
     assert "process 7 has shown no sign of life for about 5 min" in text
     assert "so far, not the last word: b against a: could be drift." in text
     assert "SIMULATED" in picture(life_at(RUNNING, simulated=True), [])

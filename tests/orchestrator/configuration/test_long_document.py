@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.configuration.document import CHARACTERS_PER_TOKEN, Draws, two_turn_messages, write_report
+from orchestrator.configuration.long_document import CHARACTERS_PER_TOKEN, Draws, two_turn_messages, write_report
 from orchestrator.configuration.workload import read_workload
 
 # Of the source articles' own English, 21 kB: 2.4; of long reports some 2.5 to 3. Repeated filler reaches 100 and more.
