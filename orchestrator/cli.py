@@ -27,6 +27,7 @@ SUMMARIES = {  # the first sentence of each command's help
     "compare": "Relate two runs through the control that both of them held.",
     "db": "The database itself.",
     "doctor": "Show what this machine can run and record, and why a reading is missing.",
+    "engine": "Engines and their settings: list, show.",
     "explore": "Open the database in the browser, read-only, on this machine only.",
     "history": "Show each configuration over time, and what changed when its speed did.",
     "plan": "Show what would run: arms, rounds, order, memory, duration.",

@@ -19,7 +19,7 @@ from orchestrator.planning import simulation_cache
 from workers.files.private import make_private_folder
 from workers.masking import KNOWN
 
-pytest.register_assert_rewrite("tests.workers.engine_contract")
+pytest.register_assert_rewrite("workers.engines.contract")
 
 
 @pytest.fixture(autouse=True)

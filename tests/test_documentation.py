@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from docs import articles
+from docs import articles, settings
 from docs.commands import PAGE, page
 from orchestrator.cli import cli
 from orchestrator.configuration.compose import make_plan
@@ -88,6 +88,10 @@ def _files(entries: list[dict[str, Any]]) -> Iterator[str]:
 
 def test_the_commands_page_is_what_help_prints() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "python docs/commands.py"
+
+
+def test_the_settings_page_is_what_the_declarations_say() -> None:
+    assert settings.PAGE.read_text(encoding="utf-8") == settings.page(), "python docs/settings.py"
 
 
 def test_the_articles_page_has_the_plans_figures() -> None:

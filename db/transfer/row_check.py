@@ -20,6 +20,7 @@ from db.column_types import Finite, UtcDateTime
 from db.errors import TransferError
 from db.guard import LONGEST_VALUE_BYTES
 from db.json_guard import LARGEST_INTEGER, read_json
+from db.metrics import METRICS
 from db.models import Base
 from db.transfer.schema_check import connect_strange
 from db.transfer.tables import STAYS, columns
@@ -41,9 +42,9 @@ _UNBOUNDED = frozenset({("run", "plan"), ("generation", "text")})
 _ANY_INTEGER = frozenset({"seed", "sequence"})
 _ANY_REAL = frozenset("engine_gap drift value wall_s gap rounding position runner_started_at low_s".split())
 _SHARES = frozenset("p_value family_p alpha acceptance_rate engaged_share".split())
-_METRICS = ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s")
+
 _WORDS: Mapping[str, tuple[str, ...]] = {
-    "metric": _METRICS,
+    "metric": METRICS,
     "interleave_by": ("prompt", "workload"),
     "stamps_of": ("token", "chunk"),
     "gate_state": ("open", "waited", "hot_start", "skipped"),

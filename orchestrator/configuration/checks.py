@@ -74,7 +74,7 @@ def key_error(where: str, group: str, schema: type[Any], key: str) -> InputError
 
 def type_error(where: str, group: str, schema: type[Any], key: str, value: Any) -> InputError:
     """For a value that the field cannot take."""
-    expected = _expected(_hint(schema, key))
+    expected = _words_of(_hint(schema, key))
     shown = "null" if value is None else f"{value!r}"
     return InputError(f"{where}: {group}.{key} takes {expected}, not {shown}")
 
@@ -88,7 +88,7 @@ def omegaconf_error(where: str, group: str, schema: type[Any], key: str, error: 
         return type_error(where, group, schema, key, None)
     found = re.search(r"[Vv]alue:? '?(.*?)'?(?: of type .*|, expected one of .*|$)", message)
     if found is None or found.group(1).startswith("assigned: "):  # names omegaconf's classes, not the value
-        return InputError(f"{where}: {group}.{key} takes {_expected(_hint(schema, key))}")
+        return InputError(f"{where}: {group}.{key} takes {_words_of(_hint(schema, key))}")
     return type_error(where, group, schema, key, found.group(1))
 
 
@@ -151,9 +151,9 @@ def all_problems(schema: type[Any], values: Mapping[str, Any]) -> Iterator[tuple
     """(dotted key, what is wrong) for resolved values: missing ones and those outside their limits."""
     for key, value in values.items():
         if value == "???":
-            yield key, f"is missing; it takes {_expected(_hint(schema, key))}"
+            yield key, f"is missing; it takes {_words_of(_hint(schema, key))}"
         elif not _fits(value, _hint(schema, key)):  # a reference's value, which omegaconf does not look at
-            yield key, f"takes {_expected(_hint(schema, key))}, not {value!r}"
+            yield key, f"takes {_words_of(_hint(schema, key))}, not {value!r}"
     yield from problems(getattr(schema, "settings_kind", schema), values)
     for name, hint in _hints(schema).items():
         if isinstance(hint, type) and is_dataclass(hint) and isinstance(values.get(name), Mapping):
@@ -192,9 +192,14 @@ def _is_or_below_open(schema: type[Any], key: str) -> bool:
     return is_open(_hints(schema)[key.partition(".")[0]])
 
 
-def _expected(hint: Any) -> str:
+def expected(schema: type[Any], key: str) -> str:
+    """What a key of a schema takes, in words."""
+    return _words_of(_hint(schema, key))
+
+
+def _words_of(hint: Any) -> str:
     if isinstance(hint, UnionType):
-        kinds = [_expected(part) for part in get_args(hint) if part is not NoneType]
+        kinds = [_words_of(part) for part in get_args(hint) if part is not NoneType]
         return " or ".join([*kinds, "null"])
     if isinstance(hint, type) and issubclass(hint, Enum):
         return "one of " + ", ".join(member.name for member in hint)

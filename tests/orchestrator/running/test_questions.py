@@ -20,9 +20,9 @@ from orchestrator.running.questions import (
 from tests.orchestrator.plans import plan, prompt
 from tests.orchestrator.running.records import answer, arm, widths
 from tests.workers import tiny
-from tests.workers.engine_contract import converse
 from tests.workers.perturbed import Perturbed
 from workers.engines.base import Engine
+from workers.engines.contract import converse
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_draft import MlxLmDraft
 from workers.protocol import Scored, ScoreTokens, TokenScore, WidthChange

@@ -15,7 +15,7 @@ import pytest
 from orchestrator.plan import Deadlines
 from orchestrator.running.trial import judge
 from tests.workers import tiny
-from tests.workers.engine_contract import FIRST, SECOND, converse
+from workers.engines.contract import FIRST, SECOND, converse
 from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_lm_server_draft import MlxLmServerDraft
 from workers.engines.omlx import Omlx

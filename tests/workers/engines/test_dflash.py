@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.workers import tiny_drafts
-from tests.workers.engine_contract import EngineCase, EngineContract, converse, engine_case
+from workers.engines.contract import EngineCase, EngineContract, converse, engine_case
 from workers.engines.dflash import Dflash
 from workers.engines.dflash_backends import Wanted
 from workers.engines.dflash_backends.zlab import Proposals, Zlab

@@ -8,9 +8,9 @@ import pytest
 
 from orchestrator.running.trial import judge
 from tests.workers import tiny_drafts
-from tests.workers.engine_contract import FIRST, SECOND, EngineCase, EngineContract, converse, engine_case
 from tests.workers.environments import lent_package
 from workers.engines import dflash_server
+from workers.engines.contract import FIRST, SECOND, EngineCase, EngineContract, converse, engine_case
 from workers.engines.dflash_server import DflashServer
 from workers.errors import EngineError, FaultKind
 

@@ -12,8 +12,8 @@ from mlx_lm import load, stream_generate
 from mlx_lm.generate import generation_stream
 
 from tests.workers import tiny
-from tests.workers.engine_contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines.base import TurnRequest
+from workers.engines.contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines.mlx_cache import ConversationCache
 from workers.engines.mlx_lm import MlxLm
 from workers.errors import EngineError, FaultKind

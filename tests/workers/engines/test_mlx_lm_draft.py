@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from orchestrator.plan import Deadlines
 from tests.workers import tiny
-from tests.workers.engine_contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines import mlx_lm_draft
 from workers.engines.base import TurnRequest
+from workers.engines.contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_draft import CountedDraft, MlxLmDraft, evidence_of, rounds_from_flags
 from workers.errors import EngineError, FaultKind, WorkerFault

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from tests.workers import tiny
-from tests.workers.engine_contract import FIRST, SECOND, EngineCase, EngineContract, converse, engine_case
 from workers.engines.base import TurnResult
+from workers.engines.contract import FIRST, SECOND, EngineCase, EngineContract, converse, engine_case
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_lm_server_draft import MlxLmServerDraft

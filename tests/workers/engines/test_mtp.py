@@ -7,8 +7,8 @@ import pytest
 
 from tests.workers import tiny_drafts
 from tests.workers.answering import answering, check
-from tests.workers.engine_contract import converse
 from tests.workers.environments import elsewhere
+from workers.engines.contract import converse
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mtp import Mtp, steps_of
 from workers.engines.speculative import VerifyStep

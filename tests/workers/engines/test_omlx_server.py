@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.running.trial import judge
 from tests.workers import tiny, tiny_drafts
-from tests.workers.engine_contract import FIRST, EngineCase, EngineContract, converse, engine_case
+from workers.engines.contract import FIRST, EngineCase, EngineContract, converse, engine_case
 from workers.engines.omlx import Omlx
 from workers.engines.omlx_dflash import OmlxDflash
 from workers.engines.omlx_mtp import OmlxMtp

@@ -11,9 +11,9 @@ import pytest
 
 from orchestrator.running.trial import judge
 from tests.workers import tiny
-from tests.workers.engine_contract import FIRST, SECOND, converse
 from tests.workers.serving import QuietHandler, serving
 from workers.catalogue.signs import names
+from workers.engines.contract import FIRST, SECOND, converse
 from workers.engines.openai_http import OpenaiHttp
 from workers.errors import EngineError, FaultKind
 

@@ -10,9 +10,9 @@ import pytest
 
 from orchestrator.plan import Deadlines
 from tests.workers import tiny, tiny_drafts
-from tests.workers.engine_contract import converse
 from tests.workers.perturbed import Perturbed
 from workers.engines.base import Engine
+from workers.engines.contract import converse
 from workers.engines.dflash import Dflash
 from workers.engines.mlx_common import MlxEngine
 from workers.engines.mlx_lm import MlxLm

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from orchestrator.configuration.groups import SHIPPED_DIR
 from tests.workers import tiny
-from tests.workers.engine_contract import EngineCase, EngineContract, converse, engine_case
+from workers.engines.contract import EngineCase, EngineContract, converse, engine_case
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.prompt_lookup import PromptLookup
 from workers.engines.speculative import LoopResult, VerifyStep, committed, tokens_per_stamp

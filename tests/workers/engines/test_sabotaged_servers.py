@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.workers import tiny_drafts
-from tests.workers.engine_contract import FIRST, converse
 from tests.workers.environments import lent_package
 from tests.workers.serving import QuietHandler, serving
 from workers.catalogue.signs import load
+from workers.engines.contract import FIRST, converse
 from workers.engines.dflash_server import DflashServer
 from workers.engines.openai_http import OpenaiHttp
 

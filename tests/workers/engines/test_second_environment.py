@@ -13,8 +13,8 @@ from orchestrator.plan import Deadlines
 from tests.orchestrator.composing import plan_of
 from tests.workers import tiny_drafts
 from tests.workers.answering import answering, check
-from tests.workers.engine_contract import converse
 from tests.workers.environments import elsewhere
+from workers.engines.contract import converse
 from workers.engines.mlx_lm import MlxLm
 from workers.environment import installed, versions
 from workers.errors import FaultKind, WorkerFault

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.workers.engine_contract import EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines.base import TurnRequest
+from workers.engines.contract import EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines.simulated import FAULTS, Simulated
 from workers.errors import EngineError, FaultKind
 from workers.machine import drift

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.orchestrator.composing import names, plan_of
 from tests.workers import tiny
-from tests.workers.engine_contract import EngineCase, EngineContract, converse, engine_case
+from workers.engines.contract import EngineCase, EngineContract, converse, engine_case
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.verify_cost import VerifyCost, evidence_of, fillers
 from workers.errors import EngineError, FaultKind

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers import tiny
-from tests.workers.engine_contract import converse
+from workers.engines.contract import converse
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_draft import MlxLmDraft
 from workers.errors import EngineError, FaultKind

@@ -1,4 +1,4 @@
-"""What every engine must do. One suite for all of them.
+"""What every engine must do: one test suite for all of them, those of other packages included. Needs pytest.
 
 A test module takes part with a fixture `case` (an `EngineCase`, best of module scope) and a class that inherits:
 
@@ -13,7 +13,7 @@ A test module takes part with a fixture `case` (an `EngineCase`, best of module 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -22,6 +22,7 @@ import pytest
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence
+from workers.settings import declarations, problems
 from workers.stopwatch import Stopwatch
 
 FIRST = "Write down what a linked list is, and how an element is removed from it."
@@ -213,6 +214,13 @@ class EngineContract:
         (after,) = converse(case.engine, FIRST)
         assert (after.result.token_ids, after.result.text) == (whole.result.token_ids, whole.result.text)
         assert len(after.stamps_us) == after.result.tokens
+
+    def test_its_settings_are_declared(self, case: EngineCase) -> None:
+        kind = type(case.engine).settings_kind
+        declared = declarations(kind)
+        assert {each.name for each in fields(kind)} == set(declared)
+        assert all(each.meaning.endswith(".") for each in declared.values())
+        assert not list(problems(kind, {name: getattr(kind(), name) for name in declared}))
 
     def test_a_setting_that_it_does_not_know_is_refused_by_name(self, case: EngineCase) -> None:
         with pytest.raises(EngineError, match="blok_size") as refused:
