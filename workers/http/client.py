@@ -8,10 +8,8 @@ Every other request has one deadline for the whole and a limit to its size.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
-
-import httpx
 
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import error_in, kind_of
@@ -23,6 +21,20 @@ from workers.http.watchdog import Alarm, Connection, Timeouts, Watchdog
 from workers.masking import KNOWN, mask
 from workers.stopwatch import Clock
 from workers.wellformed import well_formed_json
+
+if TYPE_CHECKING:
+    import httpx
+else:
+
+    class _Httpx:
+        """The package, imported when it is first used: whoever only reads an engine's settings need not wait for it."""
+
+        def __getattr__(self, name: str) -> Any:
+            import httpx
+
+            return getattr(httpx, name)
+
+    httpx = _Httpx()
 
 MAX_BODY_BYTES = 8 * 2**20  # of an answer in one piece: metrics, statistics, an error
 _SHOWN = 300
@@ -191,7 +203,7 @@ class Client:
             if watchdog.fault is None:  # else the end is our own doing, and what is pending is no event
                 yield from ticks(parser.close(), reply, clock, watchdog)
 
-    def _require_stream(self, response: httpx.Response) -> None:
+    def _require_stream(self, response: "httpx.Response") -> None:
         """A status of 200 and an event stream.
 
         Raises:
@@ -242,7 +254,7 @@ def checked_url(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
-def _held(response: httpx.Response, where: str) -> bytes:
+def _held(response: "httpx.Response", where: str) -> bytes:
     """The whole body.
 
     Raises:
