@@ -20,7 +20,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CREATE := $(PYTHON) -m venv
 endif
 
-.PHONY: help quickstart setup test test-fast test-nightly check lint format types migrations docs verify-quickstart gallery \
+.PHONY: help quickstart setup test test-fast test-costs test-nightly check lint format types migrations docs verify-quickstart gallery \
 	lock clean
 
 help:
@@ -94,6 +94,10 @@ test: $(VENV)/.dev
 
 test-fast: $(VENV)/.dev
 	$(PYTEST) -q -m "not slow and not nightly"
+
+# Which tests are slow: CPU seconds, which a busy machine changes little, into tests/costs.txt.
+test-costs: $(VENV)/.dev
+	$(BIN)/pytest -q -m "not nightly" --measure-costs
 
 # Kills, long simulations, real models at length: CI runs them, and whoever changes what they guard.
 test-nightly: $(VENV)/.dev

@@ -16,10 +16,28 @@ import db.session
 from db.engine import Database
 from db.migrate import Version, current, upgrade
 from orchestrator.planning import simulation_cache
+from tests.costs import Meter, name_of, slow_names
 from workers.files.private import make_private_folder
 from workers.masking import KNOWN
 
 pytest.register_assert_rewrite("workers.engines.contract")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--measure-costs", action="store_true", help="write tests/costs.txt; not with -n")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--measure-costs"):
+        config.pluginmanager.register(Meter())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that were measured to be slow are marked so; others bear the mark where they are defined."""
+    slow = slow_names()
+    for item in items:
+        if name_of(item.nodeid) in slow:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

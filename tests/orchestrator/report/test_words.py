@@ -23,6 +23,10 @@ def test_a_shortened_name_keeps_both_ends(text: str, limit: int) -> None:
     assert short == text or (text.startswith(short.partition("…")[0]) and len(short) == limit)
 
 
+def test_a_name_is_shortened_in_its_middle() -> None:
+    assert [shortened("abcdefghij", limit) for limit in (10, 9, 6, 3)] == ["abcdefghij", "abcd…ghij", "abc…ij", "a…j"]
+
+
 def test_numbers_have_the_digits_that_count() -> None:
     assert [number(each) for each in (0.01234, 1.2345, 123.45, 12345.6, 0.0)] == [
         "0.0123",

@@ -1,11 +1,17 @@
+import datetime as dt
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 
-from orchestrator.running.trial import judge
-from tests.orchestrator.records import ENGAGED, PLAIN
-from workers.protocol import Evidence
+from orchestrator.plan import Gate, Prompt
+from orchestrator.running.gate import OPEN
+from orchestrator.running.trial import Fault, Outcome, from_cache, judge, settle
+from orchestrator.schedule import build_schedule
+from tests.orchestrator.plans import arm, plan, prompt
+from tests.orchestrator.records import ENGAGED, PLAIN, generation
+from workers.protocol import Evidence, Generation
 
 
 def test_plain_decoding_needs_no_engagement() -> None:
@@ -114,3 +120,91 @@ def test_an_unrequested_mechanism_is_as_useful_as_its_own_sign_says(useful: bool
     judgement = judge([PLAIN, replace(ENGAGED, requested=False, useful=useful)])
     assert (judgement.requested, judgement.engaged, judgement.useful) == (False, True, bool(useful))
     assert judgement.fault == "unrequested_mechanism: drafted 6, accepted 4"
+
+
+# ---- from_cache and settle: a trial's verdict, by rules fixed beforehand ----
+
+ASKED = prompt(0, turns=2)
+OTHER = prompt(1)
+UNKNOWN_SIGN = replace(ENGAGED, engaged=None, useful=None, drafted=None, accepted=None, text="no sign")
+
+
+def turn(number: int, prompt_tokens: int, cached_tokens: int | None, **changes: Any) -> Generation:
+    """Four tokens are answered."""
+    return generation(turn=number, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, **changes)
+
+
+@pytest.mark.parametrize(
+    ("turns", "share_max", "starts"),
+    [
+        ([(ASKED, turn(0, 100, 0))], 0.1, None),
+        ([(ASKED, turn(0, 100, None))], 0.0, None),
+        ([(ASKED, turn(0, 100, 10))], 0.1, None),
+        ([(ASKED, turn(0, 100, 11))], 0.1, "prompt quick/0: the conversation began with 11 of 100 prompt tokens"),
+        ([(ASKED, turn(0, 100, 100))], None, None),
+        ([(ASKED, turn(0, 100, 0)), (ASKED, turn(1, 200, 104))], 0.0, None),  # the first turn and its answer
+        ([(ASKED, turn(0, 100, 0)), (ASKED, turn(1, 200, 105))], 0.0, "prompt quick/0: turn 2 had 105 of 200"),
+        ([(ASKED, turn(0, 100, 0)), (ASKED, turn(1, 200, 124))], 0.1, None),
+        ([(ASKED, turn(0, 100, 0)), (ASKED, turn(1, 200, 125))], 0.1, "prompt quick/0: turn 2 had 125 of 200"),
+        ([(ASKED, turn(0, 100, 0)), (OTHER, turn(0, 100, 100))], 0.5, "prompt quick/1: the conversation began"),
+        ([(ASKED, turn(0, 100, 0)), (OTHER, turn(1, 100, 90))], 0.5, "prompt quick/1: turn 2 had 90 of 100"),
+    ],
+)
+def test_a_prompt_from_a_cache_is_told_from_its_own_conversation(
+    turns: list[tuple[Prompt, Generation]], share_max: float | None, starts: str | None
+) -> None:
+    found = from_cache(turns, share_max=share_max)
+    assert (found is None) == (starts is None)
+    if found is not None and starts is not None:
+        assert found.startswith(f"cached_prompt: {starts}")
+        assert "design.cached_share_max=null" in found
+
+
+def outcome(*turns: Generation, **changes: Any) -> Outcome:
+    """A trial on a quiet machine."""
+    quiet = Outcome(
+        trial=build_schedule(plan(arm("a"), arm("b")))[0],
+        started_at=dt.datetime(2026, 11, 30, tzinfo=dt.UTC),
+        wall_s=10.0,
+        monotonic_s=10.0,
+        passage=OPEN,
+        generations=[(ASKED, each) for each in turns],
+        fault=None,
+        before=(),
+        during=(),
+        after=(),
+        log_path=None,
+    )
+    return replace(quiet, **changes)
+
+
+FAULT = Fault(kind="crashed", message="it ended")
+CACHED = turn(0, 100, 90)
+ENGAGED_TURN, UNKNOWN_TURN = (turn(0, 100, 0, evidence=[sign]) for sign in (ENGAGED, UNKNOWN_SIGN))
+
+
+@pytest.mark.parametrize(
+    ("found", "policy", "status", "why"),
+    [
+        (outcome(ENGAGED_TURN), "require", "done", None),
+        (outcome(ENGAGED_TURN, UNKNOWN_TURN), "require", "invalid", "engagement_unknown"),
+        (outcome(UNKNOWN_TURN), "record", "done", None),
+        (outcome(CACHED), "record", "invalid", "cached_prompt"),
+        (outcome(UNKNOWN_TURN, CACHED), "require", "invalid", "engagement_unknown"),  # evidence before caches
+        (outcome(CACHED, wall_s=99.0), "record", "invalid", "cached_prompt"),  # both before the machine
+        (outcome(ENGAGED_TURN, wall_s=99.0), "require", "excluded", "clock: wall ran +89.0 s against monotonic"),
+        (outcome(UNKNOWN_TURN, fault=FAULT, wall_s=99.0), "require", "invalid", "crashed"),  # a fault before all
+        (outcome(), "require", "done", None),
+    ],
+)
+def test_the_first_rule_that_speaks_settles_a_trial(found: Outcome, policy: str, status: str, why: str | None) -> None:
+    verdict = settle(found, evidence_policy=policy, gate=Gate(), cached_share_max=0.5)
+    kind = None if verdict.fault is None else verdict.fault.kind
+    assert (verdict.status, kind or verdict.excluded_reason) == (status, why)
+    assert verdict.fault != FAULT or found.fault == FAULT
+    if kind == "engagement_unknown":
+        assert verdict.fault == Fault(kind=kind, message="no sign")
+
+
+def test_without_a_share_any_cache_is_allowed() -> None:
+    assert settle(outcome(CACHED), evidence_policy="record", gate=Gate()).status == "done"
