@@ -31,7 +31,7 @@ def visible(text: str) -> str:
 
 def times(ratio: float | None) -> str:
     """A ratio, as 1.08 and the sign of multiplication."""
-    return MISSING if ratio is None else f"{ratio:.{2 if ratio < 10 else 1}f}{TIMES}"
+    return MISSING if ratio is None else f"{ratio:.{2 if ratio < 9.995 else 1}f}{TIMES}"
 
 
 def span(low: float | None, high: float | None, *, digits: int = 2) -> str:

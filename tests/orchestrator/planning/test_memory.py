@@ -1,5 +1,7 @@
 """The memory plan: sums that keep what is unknown unknown, and the choice that follows from them."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from orchestrator.planning.memory import (
     ModelSize,
     arm_memory,
     kv_bytes_per_token,
+    load_note,
     plan_memory,
     share_of_memory_bytes,
 )
@@ -148,3 +151,50 @@ def test_a_quantised_cache_is_the_models_and_never_its_drafts() -> None:
     assert plain.kv_cache_bytes == 120_000_000
     assert model_only.kv_cache_bytes < 50_000_000
     assert both.kv_cache_bytes == model_only.kv_cache_bytes + 20_000_000
+
+
+@pytest.mark.parametrize(
+    ("cache", "tokens", "expected"),
+    [
+        (Cache(), 1000, 100_000_000),
+        (Cache(bits=4, group_size=64), 1000, 28_125_000),  # 4 bits, and of 64 values a scale and an offset of 16
+        (Cache(bits=8, group_size=32), 1000, 56_250_000),
+        (Cache(bits=4, quantised_from=1001), 1000, 100_000_000),
+        (Cache(bits=4, quantised_from=1000), 1000, 28_125_000),
+        (Cache(rotates_at=600), 1000, 60_000_000),
+        (Cache(rotates_at=1001), 1000, 100_000_000),
+        (Cache(can_quantise=True), 0, 0),
+    ],
+)
+def test_what_a_cache_takes(cache: Cache, tokens: int, expected: int) -> None:
+    assert cache.kv_bytes(MODEL, tokens) == expected
+    assert cache.kv_bytes(UNKNOWN, tokens) is None
+
+
+def test_a_prefix_cache_is_its_budget_or_one_more_cache_and_a_remedy_knows_which() -> None:
+    def held(**cache: Any) -> ArmMemory:
+        return arm_memory("a", model=MODEL, draft=DRAFT, context_tokens=1000, overhead_bytes=0, cache=Cache(**cache))
+
+    budget, last, unknown = held(prefix_bytes=7), held(keeps_last=True, prefix_bytes=7), held(prefix_bytes=None)
+    assert (budget.prefix_cache_bytes, budget.prefix_is_budget) == (7, True)
+    assert (last.prefix_cache_bytes, last.prefix_is_budget) == (120_000_000, False)
+    assert (unknown.total_bytes, unknown.prefix_is_budget, held().prefix_is_budget) == (None, False, False)
+    assert (held().cache_bytes_per_token, last.cache_bytes_per_token) == (120_000, 240_000)
+    assert held(rotates_at=600).cache_bytes_per_token is None
+    assert held(can_quantise=True).quantised_kv_bytes == 53_125_000 + 20_000_000
+    assert held(can_quantise=True, bits=4).quantised_kv_bytes is None
+    assert held(can_quantise=True, rotates_at=600).quantised_kv_bytes is None
+    assert held().quantised_kv_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("planned", "measured", "share"),
+    [(None, 5, None), (0, 5, None), (10**9, None, None), (10**9, 11 * 10**8, None), (10**9, 9 * 10**8, None),
+     (10**9, 112 * 10**7, "+12%"), (10**9, 88 * 10**7, "-12%")],
+)  # fmt: skip
+def test_memory_that_differs_by_more_than_a_tenth_is_noted(
+    planned: int | None, measured: int | None, share: str | None
+) -> None:
+    note = load_note(planned_bytes=planned, measured_bytes=measured)
+    assert (note is None) == (share is None)
+    assert share is None or share in str(note)
