@@ -38,7 +38,7 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """How much a text is, whatever tokens wrote it."""
+    """The size of a text, whatever tokens wrote it."""
 
     size_bytes: int
     words: int  # parts between white space
@@ -61,7 +61,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What one generation states and what is known besides; None: not stated, or unknown.
+    """The counts that one generation states, and those known besides; None: not stated, or unknown.
 
     Attributes:
         prompt, cached, completion, reasoning, total: tokens, as they were stated.
@@ -97,7 +97,7 @@ class Counts:
 
     @property
     def answer_tokens(self) -> int | None:
-        """Of the answer: as stated, else at most as many as the model's tokenizer counts, with its slack."""
+        """Tokens of the answer: as stated, otherwise at most the tokenizer's count with its slack."""
         if self.completion is not None or self.own_completion is None:
             return self.completion
         return 2 * self.own_completion + RECOUNT_TOKENS

@@ -51,13 +51,13 @@ METAL_BUILD = "mlx-metal build"
 
 
 def versions() -> dict[str, str | None]:
-    """What is installed here, by distribution; None: it is not. On a Mac also which build of MLX's Metal kernels."""
+    """The installed versions, by distribution; None: not installed. On a Mac also the build of MLX's Metal kernels."""
     found = {name: installed(name) for name in DISTRIBUTIONS}
     return found if found["mlx-metal"] is None else found | {METAL_BUILD: wheel_tag("mlx-metal")}
 
 
 def wheel_tag(name: str) -> str | None:
-    """What a package's wheel was built for, as `py3-none-macosx_26_0_arm64`; None: not installed, or no wheel."""
+    """The tag of a package's wheel, such as `py3-none-macosx_26_0_arm64`; None: not installed, or no wheel."""
     try:
         text = distribution(name).read_text("WHEEL") or ""
     except PackageNotFoundError:
@@ -66,7 +66,7 @@ def wheel_tag(name: str) -> str | None:
 
 
 def versions_by_files(python: Path) -> dict[str, str]:
-    """What is installed for an interpreter of a virtual environment, read from its folders: nothing is run.
+    """The installed versions of a virtual environment, read from its folders: nothing is run.
 
     Empty for one whose packages lie elsewhere.
     """
@@ -88,7 +88,7 @@ def installed(distribution: str) -> str | None:
 
 @contextmanager
 def told_when_missing(engine: str) -> Iterator[None]:
-    """What an engine imports and this interpreter does not have becomes one line with the command that installs it.
+    """Turn a missing package of an engine into one line with the command that installs it.
 
     Raises:
         EngineError: package_missing.
@@ -106,7 +106,7 @@ def told_when_missing(engine: str) -> Iterator[None]:
 
 
 def _install_command(distribution: str, extra: str) -> str:
-    """For this interpreter: its pip, or uv, whose environments come without one."""
+    """The install command for this interpreter: its pip, or uv, whose environments come without pip."""
     wanted = f"'interlace[{extra}]'" if extra and _has_interlace() else distribution
     if importlib.util.find_spec("pip") is None:
         return f"uv pip install --python {sys.executable} {wanted}"

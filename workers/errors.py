@@ -1,4 +1,4 @@
-"""What can go wrong in and with a worker, as a few kinds.
+"""Errors in and of a worker, in a few kinds.
 
     WorkerError
     ├── EngineError        raised in the worker: an engine says what it cannot do, and the remedy

@@ -14,9 +14,9 @@ from typing import Any, TextIO
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 MASK = "<redacted>"
-NAMES_VARIABLE = "INTERLACE_SECRET_NAMES"  # tells a worker which variables of its environment hold secrets
+NAMES_VARIABLE = "INTERLACE_SECRET_NAMES"  # names the variables of a worker's environment that hold secrets
 
-SHORTEST = 4  # characters: less is found everywhere, and is no secret
+SHORTEST = 4  # characters: a shorter text occurs everywhere, and is not a secret
 _SHORT = 8  # characters: less is masked as a whole word only
 _NUMBER = re.compile(r"[\d.eE+-]+")
 # What is given where a server wants a key and checks none: words that stand in many a text.
@@ -115,14 +115,14 @@ class _Finder:
         return "".join([*kept, text[place:]])
 
     def _end(self, text: str, found: re.Match[str]) -> int:
-        """Where the longest form that begins here ends, or where the text departs from it: it was cut off."""
+        """The end of the longest form that begins here, or of its part that the text holds before a cut."""
         start = found.start()
         begun = [form for form, head in self._forms.items() if text.startswith(head, start)]
         return max([found.end(), *(start + _common(form, text[start : start + len(form)]) for form in begun)])
 
 
 def _common(first: str, second: str) -> int:
-    """How many characters two texts begin with alike."""
+    """The length of the common beginning of two texts."""
     pairs = zip(first, second, strict=False)
     return next((count for count, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
 
@@ -132,7 +132,7 @@ def _cover(text: str, filler: str | None) -> str:
 
 
 def _head(form: str) -> str:
-    """What a text must hold of a secret to be masked from there on: half of it."""
+    """The part of a secret from which on a text is masked: half of it."""
     return form[: max(_SHORT, (len(form) + 1) // 2)]
 
 
@@ -184,7 +184,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _in_base64(raw: bytes) -> set[str]:
-    """What base64 of a longer text shows of it, at each of the three places in a group of bytes."""
+    """The base64 of the secret within a longer text, at each of the three places in a group of bytes."""
     found = set()
     for before in range(3):
         code = base64.b64encode(b"\0" * before + raw + b"\0" * ((-before - len(raw)) % 3)).decode()

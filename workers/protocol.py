@@ -1,4 +1,4 @@
-"""What the orchestrator and a worker process say to each other: one JSON object a line.
+"""Messages between the orchestrator and a worker process: one JSON object per line.
 
 Standard library only, and independent of the rest of the project, so that the worker's side runs in any interpreter.
 Requests travel on one file descriptor, records come back on another; stdout and stderr are the log.
@@ -9,7 +9,7 @@ Requests travel on one file descriptor, records come back on another; stdout and
                         <----------------   Loaded
         Generate        ---------------->
                         <----------------   Heartbeat ...    (about once a second, with the tokens so far)
-                        <----------------   Generation       (one a turn)
+                        <----------------   Generation       (one per turn)
                         <----------------   Done
         ScoreTokens     ---------------->                    (after the last round: how sure was the model there?)
                         <----------------   Heartbeat ..., Scored or Unsupported
@@ -34,12 +34,12 @@ from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 from workers.wellformed import well_formed_json
 
 PROTOCOL_VERSION = 3  # 2: probes; 3: retelling
-# A line longer than this is no message: the longest real one, a generation of 100,000 tokens, has a few megabytes.
+# A line longer than this is not a message: the longest real one, a generation of 100,000 tokens, has a few megabytes.
 MAX_LINE_BYTES = 64 * 2**20
 
 
 class ProtocolError(ValueError):
-    """A line that is no message of this protocol."""
+    """A line that is not a message of this protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,9 @@ class Generate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTokens:
-    """How likely the most likely tokens are at one place of an answer, and how far passes of other widths change that.
+    """Ask for the most likely tokens at one place of an answer, and how far passes of other widths change them.
 
-    The worker processes the prompt as for an answer, then the answer's tokens one a pass up to the place; then all of
+    The worker processes the prompt as for an answer, then the answer's tokens one per pass up to the place; then all of
     that again for each width, with so many tokens of the answer a pass, as a verify step has them.
     """
 
@@ -84,13 +84,13 @@ class ScoreTokens:
     token_ids: list[int]  # of the answer, up to the place, which is the next token's
     rivals: list[int]  # tokens to score whether or not they are among the most likely
     widths: list[int]
-    most_likely: int  # how many tokens to tell
+    most_likely: int  # how many tokens to return
     budget_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimePasses:
-    """What one pass takes, by the number of tokens in it, all widths interleaved in random order."""
+    """Ask for the duration of one pass, by the number of tokens in it, all widths interleaved in random order."""
 
     kind: ClassVar[str] = "time_passes"
     request_id: str
@@ -106,7 +106,7 @@ class TimePasses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retell:
-    """Answer a turn once more, greedily, this time with the tokens: of a server that tells text while it is timed."""
+    """Answer a turn once more, greedily, this time with the tokens: for a server that sends only text while timed."""
 
     kind: ClassVar[str] = "retell"
     request_id: str
@@ -137,11 +137,11 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What a server's own environment holds, as far as it is known."""
+    """The versions in a server's own environment, as far as they are known."""
 
     python: str | None = None  # None: unknown, or no Python
     versions: dict[str, str | None] = field(default_factory=dict)  # by distribution; None: not there; missing: unknown
-    source: str = ""  # who told it
+    source: str = ""  # the source of the versions
     reason: str = ""  # why MLX's versions are not known; or that there is no MLX
 
 
@@ -174,7 +174,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Whether a mechanism ran on this very generation. None: the engine gives no sign either way."""
+    """Evidence that a mechanism ran on this very generation. None: the engine gives no sign either way."""
 
     mechanism: str  # plain | draft_model | ...
     requested: bool
@@ -197,7 +197,7 @@ class Generation:
     prompt_tokens: int  # the whole prompt's, cached ones included
     cached_tokens: int | None  # of these, taken from the prefix cache
     token_ids: list[int]  # a final end-of-sequence token included: it took a pass like any other
-    stamps_us: list[int]  # one a token, after its evaluation, since the request's start
+    stamps_us: list[int]  # one per token, after its evaluation, since the request's start
     text: str
     finish_reason: str  # stop | length
     # Speculation: for each verify step [drafted, accepted, committed]; None for plain decoding.
@@ -208,7 +208,7 @@ class Generation:
     engine_decode_tps: float | None
     peak_memory_bytes: int | None
     cpu_s: float | None = None  # this process's CPU time over the generation
-    # Of a server, whose token ids are not told: how many there were. None: as many as token_ids.
+    # For a server, which sends no token ids: how many there were. None: as many as token_ids.
     completion_tokens: int | None = None
     stamps_of: str = "token"  # token: each has its own; chunk: tokens that one chunk brought share its stamp
     # A server's stamps beside the tokens', since the request's start. None: not a server, or it never came.
@@ -218,7 +218,7 @@ class Generation:
 
     @property
     def tokens(self) -> int:
-        """How many tokens were generated."""
+        """The number of generated tokens."""
         return len(self.token_ids) if self.completion_tokens is None else self.completion_tokens
 
 
@@ -241,7 +241,7 @@ class TokenScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidthChange:
-    """How far passes of a width move the log-probabilities of the most likely tokens, in nats."""
+    """The change of the most likely tokens' log-probabilities by passes of a width, in nats."""
 
     width: int
     at_place: float  # the largest change at the place itself
@@ -286,7 +286,7 @@ class PassesTimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retold:
-    """The answer to Retell. One log-probability a token, in nats: of that token, at its place."""
+    """The answer to Retell. One log-probability per token, in nats: of that token, at its place."""
 
     kind: ClassVar[str] = "retold"
     request_id: str

@@ -31,7 +31,7 @@ class Stopwatch:
         answer(tick)
 
     def stamps_us(self, tokens_per_stamp: Sequence[int] | None = None) -> list[int]:
-        """One stamp a token, in microseconds since the start.
+        """One stamp per token, in microseconds since the start.
 
         Args:
             tokens_per_stamp: how many tokens each stamp brought; None: one each. Tokens that one evaluation brought

@@ -1,4 +1,4 @@
-"""The worker's side of `workers.protocol`: load one engine, answer requests, say what fails, end when told.
+"""The worker's side of `workers.protocol`: load one engine, answer requests, report failures, end on request.
 
 This is the process boundary: whatever an engine raises becomes a Failure record, with its kind and its traceback.
 What an engine prints goes to the log; only this module writes records.
@@ -67,7 +67,7 @@ class Channel:
         """The parent's requests until the channel ends, which it does with the parent.
 
         Raises:
-            ProtocolError: a line that is no message.
+            ProtocolError: a line is not a message.
         """
         while line := self._requests.readline(MAX_LINE_BYTES):
             if not line.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""What every engine is: the seam between the worker's loop and whatever runs a model.
+"""The interface of every engine: the seam between the worker's loop and the software that runs a model.
 
 The loop calls, in this order, all from one thread:
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadInfo:
-    """What an engine says of itself once it is ready. The loading time is the loop's to measure."""
+    """An engine's facts once it is ready. The loop measures the loading time."""
 
     simulated: bool = False
     active_memory_bytes: int | None = None
@@ -69,16 +69,16 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """What came of one turn. The times are the stopwatch's."""
+    """The result of one turn. The times are the stopwatch's."""
 
-    # A final end-of-sequence token included. Empty where a server does not tell them: then completion_tokens counts.
+    # A final end-of-sequence token included. Empty where a server does not send them: then completion_tokens counts.
     token_ids: Sequence[int]
     text: str  # without the end-of-sequence token's text
     finish_reason: str  # stop | length
     prompt_tokens: int  # the whole prompt's, cached ones included
-    cached_tokens: int | None  # of these, taken from the prefix cache; None: cannot tell
+    cached_tokens: int | None  # of these, taken from the prefix cache; None: unknown
     prompt_sha256: str  # `sha256_of_ids` of the whole prompt
-    evidence: Sequence[Evidence]  # one a mechanism; the way of decoding first, always
+    evidence: Sequence[Evidence]  # one per mechanism; the way of decoding always first
     # How many tokens each tick of `stream` brought; None: one each.
     tokens_per_stamp: Sequence[int] | None = None
     # For each verify step (drafted, accepted, committed): proposed tokens, proposed tokens that were committed, tokens
@@ -98,7 +98,7 @@ class TurnResult:
 
     @property
     def tokens(self) -> int:
-        """How many tokens were generated."""
+        """The number of generated tokens."""
         return len(self.token_ids) if self.completion_tokens is None else self.completion_tokens
 
 
@@ -176,7 +176,7 @@ class Engine(ABC):
         """See `workers.protocol.ScoreTokens`. Ends the conversation.
 
         Raises:
-            ProbeUnsupported: the engine cannot tell, and why.
+            ProbeUnsupported: the engine cannot score tokens, with the reason.
         """
         raise ProbeUnsupported(f"{type(self).__name__} does not tell how likely its tokens are")
 

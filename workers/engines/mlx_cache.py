@@ -5,7 +5,7 @@ from typing import Any
 
 
 class ConversationCache:
-    """What one conversation has already processed: a prompt cache a model, and the tokens that are in it.
+    """The state of one conversation: a prompt cache per model, and the tokens that are in it.
 
     After a generation the models may hold different lengths of the same tokens: a draft model has not processed its own
     last proposal, and no model a token that was sampled last in a verify step. The caches' own offsets tell.

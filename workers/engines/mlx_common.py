@@ -1,4 +1,4 @@
-"""What the engines on mlx-lm share: sampler, prompt, and one generation over the conversation's cache.
+"""Common parts of the engines on mlx-lm: sampler, prompt, and one generation over the conversation's cache.
 
 Nothing of mlx is imported before `load`.
 """
@@ -195,11 +195,11 @@ class MlxEngine(Engine):
 
     @abstractmethod
     def _keeps_prefix(self) -> bool:
-        """Whether the turns of one conversation share a cache."""
+        """True if the turns of one conversation share a cache."""
 
     @abstractmethod
     def _generate_arguments(self) -> dict[str, Any]:
-        """What `stream_generate` takes beside the model, the prompt, the sampler and the cache."""
+        """Arguments of `stream_generate` beside the model, the prompt, the sampler and the cache."""
 
     @abstractmethod
     def _account(self, turn: MlxTurn) -> tuple[Sequence[tuple[int, int, int]] | None, Sequence[Evidence]]:
@@ -247,7 +247,7 @@ def make_sampler(sampling: Sampling, target: LoadedModel) -> Any:
 
 
 def prompt_encoder(tokenizer: Any, sampling: Sampling) -> Callable[[Sequence[Mapping[str, str]]], list[int]]:
-    """What turns messages into token ids: the chat template once, or without it the bare contents, line by line.
+    """A function from messages to token ids: the chat template once, or without it the bare contents, line by line.
 
     Raises:
         EngineError: no chat template, or an option that is not the user's.

@@ -15,7 +15,7 @@ from workers.settings import EngineSettings, at_least, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(EngineSettings):
-    """Of mlx-lm's plain loop."""
+    """Settings of mlx-lm's plain loop."""
 
     prefill_step_size: int = setting(2048, "Most tokens of the prompt in one prefill pass.", limit=at_least(1))
     max_kv_size: int | None = setting(
@@ -86,7 +86,7 @@ class MlxLm(MlxEngine):
         }
 
     def _probed(self) -> Probed:
-        """With the cache quantised after each pass, as mlx-lm does it."""
+        """Quantise the cache after each pass, as mlx-lm does."""
         if self._own.kv_bits is None:
             return super()._probed()
         from mlx_lm.generate import maybe_quantize_kv_cache

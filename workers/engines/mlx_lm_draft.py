@@ -28,7 +28,7 @@ _PROBES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(EngineSettings):
-    """Of mlx-lm's loop with a draft model."""
+    """Settings of mlx-lm's loop with a draft model."""
 
     block_size: int = setting(
         4,
@@ -142,7 +142,7 @@ def rounds_from_flags(
 
 
 def evidence_of(steps: Sequence[tuple[int, int, int]], *, drafting_passes: int) -> Evidence:
-    """Whether the draft ran, and whether it was any use.
+    """Evidence that the draft ran, and that it was useful.
 
     Args:
         drafting_passes: calls of the draft model beyond its prefill; each proposes one token.

@@ -23,7 +23,7 @@ TOP_TOKENS = 10  # told of a place; the server takes no more than eleven
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(LaunchSettings):
-    """Of `mlx_lm.server`."""
+    """Settings of `mlx_lm.server`."""
 
     server_python: str | None = setting(None, "Interpreter of the server's environment. null: the worker's.")
     prefix_cache: bool = setting(
@@ -126,7 +126,7 @@ class MlxLmServer(LaunchedEngine):
         return Retold(request_id=request.request_id, text=_text(choice), token_ids=token_ids, logprobs=logprobs)
 
     def score(self, request: ScoreTokens) -> Scored:
-        """By the server's own figures: how passes of other widths would change them cannot be had from it."""
+        """Score by the server's own figures. It cannot run passes of other widths."""
         place = len(request.token_ids)
         again = Retell(
             request_id=request.request_id,
@@ -177,7 +177,7 @@ def _text(choice: Mapping[str, Any]) -> str:
 
 
 def _places(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """What the server tells of each token.
+    """The server's log-probabilities of each token.
 
     Raises:
         ProbeUnsupported: nothing.
@@ -190,7 +190,7 @@ def _places(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _likely(places: Sequence[Mapping[str, Any]], place: int) -> dict[int, float]:
-    """Of the place, log-probabilities by token. The order in which the server tells them means nothing."""
+    """Log-probabilities at the place, by token. The server's order of them means nothing."""
     try:
         return {int(each["id"]): float(each["logprob"]) for each in places[place]["top_logprobs"]}
     except (LookupError, TypeError, ValueError):

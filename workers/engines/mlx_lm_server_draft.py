@@ -15,7 +15,7 @@ from workers.weights.drafts import MODEL, require_fit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(PlainSettings):
-    """Of `mlx_lm.server` with a draft model."""
+    """Settings of `mlx_lm.server` with a draft model."""
 
     block_size: int = setting(
         4,

@@ -22,7 +22,7 @@ _TARGET, _DRAFT = "target", "draft"
 
 
 def _leave(cache: list[Any]) -> None:
-    """What most engines do to a cache after a pass."""
+    """The default treatment of a cache after a pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class _Answer:
     def reference(
         self, target: Probed, rivals: Sequence[int], budget: Budget
     ) -> tuple[list[tuple[int, float]], list[float]]:
-        """One token a pass. Of the last place the most likely tokens, the first first, and the rivals' values."""
+        """Run one token per pass. Returns the last place's most likely tokens in order, and the rivals' values."""
         import mlx.core as mx
 
         logprobs: Any = None
@@ -144,7 +144,7 @@ class _Answer:
         return top, [logprobs[token].item() for token in rivals]
 
     def change(self, target: Probed, width: int, budget: Budget) -> WidthChange:
-        """What so many tokens a pass change."""
+        """The change caused by this many tokens per pass."""
         import mlx.core as mx
 
         changes: dict[int, float] = {}
@@ -211,7 +211,7 @@ class Pass:
 
 
 def _trims(layer: Any) -> bool:
-    """Whether a layer of a cache takes tokens back. One that rotates does until it is full."""
+    """True if a layer of a cache can drop tokens again. A rotating one can until it is full."""
     return bool(layer.is_trimmable()) and getattr(layer, "max_size", None) is None
 
 

@@ -19,7 +19,7 @@ from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePas
 from workers.stopwatch import Tick
 
 Step = tuple[int, int, int]  # drafted, accepted, committed
-DRAFT, COPY = "draft", "copy"  # what proposed a step's tokens: the mechanism, or the context that was copied from
+DRAFT, COPY = "draft", "copy"  # the source of a step's proposals: the mechanism, or a copy of the context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class VerifyStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopResult:
-    """What a package's loop came back with."""
+    """The result of a package's loop."""
 
     token_ids: Sequence[int]
     verify_steps: Sequence[VerifyStep]
@@ -196,7 +196,7 @@ class SpeculativeEngine(CallbackEngine):
         """The signs of one turn, the way of decoding first."""
 
     def _reuse(self, prompt_ids: Sequence[int]) -> int:
-        """How many of the prompt's tokens the conversation's cache already has. By default there is no such cache."""
+        """The number of the prompt's tokens in the conversation's cache. By default there is no such cache."""
         return 0
 
     def _remember(self, token_ids: Sequence[int]) -> None:
@@ -209,7 +209,7 @@ class SpeculativeEngine(CallbackEngine):
 
 
 def committed(answer: LoopResult, *, max_tokens: int, end_ids: frozenset[int]) -> Committed:
-    """What counts of an answer: up to max_tokens and to the first end token, each step cut accordingly.
+    """The part of an answer that counts: up to max_tokens and to the first end token, each step cut accordingly.
 
     Of a proposal that was accepted but came after the cut, nothing is left: it counts as drafted only. The first token
     is prefill's.
@@ -243,7 +243,7 @@ def committed(answer: LoopResult, *, max_tokens: int, end_ids: frozenset[int]) -
 
 
 def tokens_per_stamp(answer: LoopResult, done: Committed, *, ticks: int, engine: str) -> list[int]:
-    """How many of the tokens that count each tick brought.
+    """The number of counting tokens that each tick brought.
 
     Raises:
         EngineError: another number of ticks than the answer tells of: the stamps would belong to other tokens.
@@ -278,7 +278,7 @@ def counts(done: Committed, *sources: str) -> tuple[int, int, int]:
 
 
 def copy_evidence(done: Committed, *, source: str) -> Evidence:
-    """What a package copied from the context instead of drafting, told apart: it is no acceptance of the draft.
+    """Evidence on tokens that a package copied from the context instead of drafting: copies are not accepted drafts.
 
     It was allowed, not asked for: whether it ran decides nothing.
     """

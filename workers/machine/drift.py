@@ -1,4 +1,4 @@
-"""How a machine's speed can change over a run: named shapes, as factors on the speed.
+"""Drift profiles: named shapes of a machine's speed over a run, as factors on the speed.
 
 Standard library only: the simulated engine asks for one factor at a time, the simulations of the audit for whole runs.
 Every factor is a pure function of its arguments, the same on every machine.
@@ -75,7 +75,7 @@ def _walk(seed: int) -> tuple[float, ...]:
 
 
 def _uniform(purpose: str, seed: int, index: int) -> float:
-    """In [0, 1), by SHA-256 of the arguments."""
+    """A number in [0, 1), from the SHA-256 of the arguments."""
     return int.from_bytes(_digest(purpose, seed, index)[:6], "big") * 2.0**-48
 
 

@@ -1,4 +1,4 @@
-"""What this machine is: the facts that do not change during a run, and the versions installed.
+"""The machine's identity: the facts that do not change during a run, and the versions installed.
 
 A fact that cannot be read is None, and `missing` says why.
 """
@@ -24,8 +24,8 @@ class HostFacts:
     os_build: str | None  # macOS: the build, as "24F74"; Linux: kernel release and distribution
     chip: str | None
     cpu_count: int | None  # logical
-    performance_cores: int | None  # physical, where the machine tells kinds apart
-    gpu_cores: int | None  # Apple silicon: tells the bins of one chip name apart
+    performance_cores: int | None  # physical, where the machine has cores of several kinds
+    gpu_cores: int | None  # Apple silicon: distinguishes the bins of one chip name
     memory_bytes: int | None
     boot_id: str | None
     hardware_uuid: str | None = None  # macOS: IOPlatformUUID, which no network and no reinstallation changes
@@ -60,7 +60,7 @@ def read_host(system: System | None = None) -> HostFacts:
 
 
 def read_boot_id(system: System | None = None) -> str | None:
-    """An identity of the time since the last boot; None where there is none."""
+    """An identifier of the present boot; None where the system has none."""
     system = system or LocalSystem()
     readers = _MACOS if system.platform == "darwin" else _LINUX
     return _attempt(lambda: readers["boot_id"](system), "boot_id", {})

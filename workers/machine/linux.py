@@ -15,7 +15,7 @@ _FREQUENCIES = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq"
 
 
 def read_thermal_level(system: System) -> float:
-    """Never a number: the kernel tells temperatures, not a level. Raises with which of the two reasons holds."""
+    """Always raises `Unreadable`, with one of two reasons: the kernel states temperatures, not a level."""
     if system.list(_ZONES):
         raise Unreadable("Linux tells temperatures (thermal_zone_c), not a level of thermal pressure")
     raise Unreadable("no thermal zones here: a virtual machine, or a kernel without them")

@@ -133,7 +133,7 @@ def parse_gpu_time(text: str) -> dict[tuple[int, str], float]:
 
 
 def parse_backup_running(text: str) -> tuple[float, str]:
-    """Whether Time Machine runs, from `tmutil status`."""
+    """True if Time Machine runs, from `tmutil status`."""
     match = re.search(r"\bRunning = ([01]);", text)
     if match is None:
         raise Unreadable("tmutil status does not say whether a backup runs")
@@ -222,7 +222,7 @@ def _over_tree(system: System, read: Callable[[int], int]) -> float:
 
 
 def read_power_mode(system: System) -> tuple[float, str]:
-    """The mode that pmset names; where it names none, NSProcessInfo tells low power mode from the others."""
+    """The mode that pmset names; where it names none, NSProcessInfo distinguishes low power mode from the others."""
     try:
         return parse_power_mode(system.run("pmset", "-g"))
     except Unreadable:
@@ -256,7 +256,7 @@ def read_gpu_time_of_others(system: System) -> dict[str, float]:
 
 
 def _cpu_times(names: re.Pattern[str]) -> CounterReader:
-    """Of everybody's processes: ps may read them, a library without root may not."""
+    """Values of all users' processes: ps may read them, a library without root may not."""
     command = ("ps", "-A", "-o", "pid=", "-o", "time=", "-o", "comm=")
     return lambda system: parse_cpu_times(system.run(*command), names)
 

@@ -22,7 +22,7 @@ NEGLIGIBLE_BYTES = 500_000_000  # an interpreter with its libraries
 
 
 def held_bytes(pid: int, system: System | None = None) -> int | None:
-    """What a process holds: the physical footprint on macOS, for resident memory misses Metal's; else resident."""
+    """Memory that a process holds: on macOS its physical footprint, because resident memory misses Metal's."""
     try:
         return (system or LocalSystem()).footprint_bytes(pid)
     except Unreadable:
@@ -34,9 +34,9 @@ def held_bytes(pid: int, system: System | None = None) -> int | None:
 
 
 def tree_peak_bytes(pid: int, system: System | None = None) -> int | None:
-    """The most that a process and each of its children has ever held, added up; None: the system tells none.
+    """The peak memory of a process and of each of its descendants, added up; None if the system states none.
 
-    One that has just ended tells nothing, and costs the others nothing.
+    A process that has just ended is left out.
     """
     system, found = system or LocalSystem(), []
     for each in own_pids(pid):
@@ -49,19 +49,19 @@ def tree_peak_bytes(pid: int, system: System | None = None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """How the wait ended."""
+    """The end of the wait."""
 
     waited_s: float
     still: bool  # False: memory was still coming back when the time was up
 
 
 def available_bytes() -> int:
-    """What programs may take without anything being swapped."""
+    """Memory that programs can take without swapping."""
     return int(psutil.virtual_memory().available)
 
 
 def unreturned_bytes(*, held_bytes: int, grown_bytes: int) -> int:
-    """How much of what ended processes held did not become available; 0 where the difference says nothing.
+    """The memory of ended processes that did not become available; 0 where the difference is not significant.
 
     On macOS what a killed process had wired may stay so.
 

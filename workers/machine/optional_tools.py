@@ -108,7 +108,7 @@ def _zeus() -> _Energy:
 
 
 def _nvml(read: Callable[[Any, Any], Found]) -> FieldReader:
-    """Of the first device."""
+    """A reading of the first device."""
 
     def field(_system: System) -> Found:
         nvml = _module("pynvml", "nvidia-ml-py")

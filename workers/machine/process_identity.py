@@ -1,4 +1,4 @@
-"""Who a process is: its pid, its start and the boot, told so that no change of the clock makes another one of it.
+"""The identity of a process: its pid, its start and the boot, which survive every change of the clock.
 
 psutil's public start is a moment, and follows the clock that somebody sets: a run would then take its own workers for
 a dead run's. What stays is the start on the kernel's own count (Linux) or as it was written down at the start (macOS).
@@ -24,7 +24,7 @@ PORT_MARK = "INTERLACE_PORT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Which process runs something: a pid alone is used again, after a boot or without one."""
+    """The process that runs something. A pid alone is reused, after a boot or without one."""
 
     pid: int
     process_started_at: float  # see `started_s`
@@ -32,7 +32,7 @@ class Lease:
 
 
 def started_s(process: psutil.Process) -> float:
-    """When it started, in seconds on a clock that nothing sets; to be compared within one boot only.
+    """The start in seconds on a clock that nothing sets; comparable within one boot only.
 
     Raises:
         psutil.Error: it has ended, or does not let itself be read.
@@ -43,23 +43,23 @@ def started_s(process: psutil.Process) -> float:
 
 
 def same_start(one_s: float, other_s: float) -> bool:
-    """Whether two starts are one."""
+    """True if two starts are the same."""
     return math.isclose(one_s, other_s, rel_tol=0, abs_tol=START_TOLERANCE_S)
 
 
 @cache
 def this_boot() -> str | None:
-    """The boot that this process lives in, read once; None: the system tells none."""
+    """The present boot, read once; None if the system has no identifier of it."""
     return read_boot_id()
 
 
 def of_another_boot(boot_id: str | None) -> bool:
-    """Whether what was stored under this boot is surely of another one."""
+    """True if a stored boot is certainly not the present one."""
     return None not in (boot_id, this_boot()) and boot_id != this_boot()
 
 
 def is_living(pid: int, start_s: float, boot_id: str | None) -> bool:
-    """Whether the process of this pid AND start AND boot runs, and is not a zombie.
+    """True if the process of this pid AND start AND boot runs, and is not a zombie.
 
     A process that exists and cannot be read counts as running: nothing proves that it has ended.
     """
@@ -81,7 +81,7 @@ def current_lease(system: System | None = None) -> Lease:
 
 
 def holds(lease: Lease, system: System | None = None) -> bool:
-    """Whether the process of a lease still runs: same boot, same pid, same start, and not a zombie."""
+    """True if the process of a lease still runs: same boot, same pid, same start, and not a zombie."""
     boot_id = read_boot_id(system)
     if None not in (lease.boot_id, boot_id) and lease.boot_id != boot_id:
         return False

@@ -31,14 +31,14 @@ def own_rss_bytes(root_pid: int) -> int:
 
 
 def own_peak_rss_bytes(root_pid: int) -> int | None:
-    """The highest resident bytes that each process of a tree has ever had, added up; None: the system tells none."""
+    """The peak resident bytes of each process of a tree, added up; None if the system states none."""
     found = [_peak_rss_bytes(process.pid) for process in _tree(root_pid)]
     known = [each for each in found if each is not None]
     return sum(known) if known else None
 
 
 def _peak_rss_bytes(pid: int) -> int | None:
-    """Of a process that ends meanwhile, or where there is no /proc: None."""
+    """None for a process that ends meanwhile, or without /proc."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -84,7 +84,7 @@ def _descendants(root_pid: int) -> list[int]:
 
 
 def _listed_children(pid: int) -> list[int]:
-    """Of all its threads.
+    """The children of all its threads.
 
     Raises:
         FileNotFoundError: the system keeps no such list.
@@ -101,7 +101,7 @@ def _listed_children(pid: int) -> list[int]:
 
 
 def _content(path: str) -> bytes:
-    """Of a file that the kernel makes up. Read around every trial, in half the time that a `Path` takes."""
+    """The text of a file in /proc. It is read around every trial, in half the time that a `Path` takes."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))

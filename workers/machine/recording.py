@@ -41,7 +41,7 @@ Found = str | int | list[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One answer of the machine: the text or number, or the reason why there is none."""
+    """One answer of the machine: the text or number, or the reason why it is missing."""
 
     kind: str  # run, read, list, notify, footprint, peak
     asked: str
@@ -206,7 +206,7 @@ def _whole(value: object) -> int:
 
 
 def as_values(answers: Iterable[Answer]) -> list[dict[str, Any]]:
-    """For JSON: each answer without the keys that it has nothing for."""
+    """The answers as JSON values, each without its empty keys."""
     return [{key: value for key, value in asdict(answer).items() if value is not None} for answer in answers]
 
 

@@ -1,4 +1,4 @@
-"""What would bring a reading that is missing. For people; a reading's own reason says why it is missing."""
+"""Remedies for missing readings, for people. A reading's own reason states why it is missing."""
 
 _NEEDS_TOOL = {
     "macmon": "install macmon (brew install macmon); the PyPI package of that name is another program",

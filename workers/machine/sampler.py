@@ -26,7 +26,7 @@ NICENESS = 10
 
 
 def main() -> int:
-    """One line of JSON a sample, until the parent is gone."""
+    """Write one line of JSON per sample until the parent has ended."""
     parser = argparse.ArgumentParser(prog="python -m workers.machine.sampler")
     parser.add_argument("--interval-s", type=float, required=True)
     parser.add_argument("--root-pid", type=int, required=True)

@@ -1,4 +1,4 @@
-"""The parent's end of the sampler: its samples of the last while, and what they say of a trial.
+"""The parent's end of the sampler: its latest samples, and their summary for a trial.
 
 Times are this machine's monotonic seconds, the same in every process of one boot.
 """
@@ -18,7 +18,7 @@ from workers.errors import describe_exit
 from workers.machine.process_identity import OWNER_MARK, owner_mark
 from workers.machine.telemetry import Reading
 
-KEPT = 20_000  # samples: five and a half hours at one a second
+KEPT = 20_000  # samples: five and a half hours at one per second
 STOP_GRACE_S = 2.0
 
 
@@ -95,7 +95,7 @@ class Sampler:
 
 
 def summarise(samples: Sequence[Sample], *, problem: str | None = None) -> tuple[Reading, ...]:
-    """What happened during a trial: of each field the extremes and the mean over its samples.
+    """Summarise a trial: the extremes and the mean of each field over its samples.
 
     Clocks have a mean and a minimum, growths a sum, everything else a mean and a maximum. Without a sample one reading
     says why.

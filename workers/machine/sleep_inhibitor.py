@@ -18,14 +18,14 @@ STOP_GRACE_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awake:
-    """Whether the machine is kept awake: by which tool, or why not."""
+    """The tool that keeps the machine awake, or the reason why none does."""
 
     tool: str | None
     reason: str | None
     holder: subprocess.Popen[bytes] | None = None  # None: nothing holds it
 
     def reading(self) -> Reading:
-        """As it is now: the tool may have been ended by somebody."""
+        """The present state: somebody may have ended the tool."""
         if self.holder is not None and self.holder.poll() is not None:
             reason = f"{self.tool} has ended before the run: status {self.holder.returncode}"
             return Reading(field="kept_awake", source="no-sleep assertion", reason=reason)
@@ -45,7 +45,8 @@ def command(pid: int, platform: str = sys.platform) -> tuple[str, ...] | None:
 
 @contextmanager
 def keep_awake(pid: int, *, platform: str = sys.platform) -> Iterator[Awake]:
-    """Hold the machine awake for this process. Where that is not possible the run goes on, and the reason is told."""
+    """Keep the machine awake while this process runs. Where that is not possible, the reason is stored and the run
+    goes on."""
     chosen = command(pid, platform)
     if chosen is None:
         yield Awake(tool=None, reason=f"no tool is known on {platform}")

@@ -31,11 +31,11 @@ class NotThere(Unreadable):
 
 
 class System(Protocol):
-    """What reading the machine needs of it. Every method raises `Unreadable` with the reason."""
+    """Everything that readings need from the machine. Every method raises `Unreadable` with the reason."""
 
     @property
     def platform(self) -> str:
-        """As `sys.platform`: darwin, linux."""
+        """`sys.platform`: darwin, linux."""
 
     @property
     def root_pid(self) -> int:
@@ -242,7 +242,7 @@ def _tick_s(library: ctypes.CDLL) -> float:
 
 
 def _is_virtual(library: ctypes.CDLL) -> bool:
-    """As `sysctl kern.hv_vmm_present` tells, without a program; a system without that name tells nothing."""
+    """The value of `sysctl kern.hv_vmm_present`, read without starting a program."""
     value, size = ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
     name, nothing = b"kern.hv_vmm_present", ctypes.c_size_t(0)
     return not library.sysctlbyname(name, ctypes.byref(value), ctypes.byref(size), None, nothing) and value.value == 1

@@ -1,4 +1,4 @@
-"""What state the machine is in, read around a trial without root.
+"""The machine's state, read around a trial without root.
 
 A reading holds a number, words, or the reason why there is neither; unreadable is never 0. Growths cover the
 time since the same reader's previous reading: between the readings before and after a trial, the trial itself. Rates
@@ -21,7 +21,7 @@ from workers.machine.system import CounterReader, FieldReader, LocalSystem, OneR
 
 Value = TypeVar("Value")
 
-# What costs so little that it may be read once a second while a trial runs: a file, a system call, and where Linux has
+# Cheap enough to be read once per second while a trial runs: a file, a system call, and where Linux has
 # one, no program started.
 CHEAP = frozenset(
     (
@@ -166,7 +166,7 @@ def _count(read: CounterReader, system: System) -> dict[str, float] | str:
 
 
 def _grown(name: str, source: str, before: _Totals | None, now: _Totals, *, per_s: bool) -> Reading:
-    """How much a counter grew. A part that is new grew from nothing; one that went away took its last growth along.
+    """The growth of a counter. A new part grew from zero; a part that went away took its last growth along.
 
     No part takes anything from the others: one that began anew, or whose clocks disagree by a tick, grew by nothing.
     """
@@ -237,7 +237,7 @@ class OwnCpu:
         return self._total_s
 
     def _reaped(self) -> float:
-        """Where it cannot be read, what was read last: the rest counts as others'."""
+        """The last value where it cannot be read; the rest counts as other processes'."""
         try:
             return max(reaped_cpu_s(self._root_pid), self._reaped_s)
         except Unreadable:

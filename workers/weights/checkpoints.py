@@ -1,4 +1,4 @@
-"""Where checkpoints are and what they are, found without loading a weight and without mlx."""
+"""Finding checkpoints and describing them, without loading a weight and without mlx."""
 
 import hashlib
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _EXPERT_COUNT_KEYS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointInfo:
-    """What a folder's configuration and headers tell. None: they do not tell."""
+    """A checkpoint's description, from its configuration and headers. None: they do not state it."""
 
     path: str | None  # None: a dummy has no folder
     architecture: str
@@ -35,7 +35,7 @@ class CheckpointInfo:
     group_size: int | None  # None: not quantised
     weights_bytes: int
     bytes_read_per_token: int | None  # weights that one decoded token reads
-    kv_bytes_per_token: int | None  # growth of an unquantised cache a token, all layers
+    kv_bytes_per_token: int | None  # growth of an unquantised cache per token, all layers
     digest: str
 
 
@@ -70,7 +70,7 @@ def resolve(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_folder(checkpoint: Mapping[str, Any]) -> Path | None:
-    """The folder of a resolved checkpoint, or None where there is none yet: not downloaded, not converted, a dummy."""
+    """The folder of a resolved checkpoint; None for a dummy, or while it is not downloaded or converted."""
     source = _source_of(checkpoint)
     if source in ("local", "imported"):
         return Path(checkpoint["path"])
@@ -83,7 +83,7 @@ def find_folder(checkpoint: Mapping[str, Any]) -> Path | None:
 
 
 def describe(checkpoint: Mapping[str, Any]) -> CheckpointInfo | None:
-    """What a resolved checkpoint is, whatever its source, or None where its folder is still to be made.
+    """Describe a resolved checkpoint of any source; None where its folder does not exist yet.
 
     Raises:
         EngineError: its folder is broken.
@@ -103,7 +103,10 @@ def describe(checkpoint: Mapping[str, Any]) -> CheckpointInfo | None:
 
 
 def _cast(info: CheckpointInfo, dtype: str | None) -> CheckpointInfo:
-    """As it is once loaded in another dtype. Of quantised weights only scales and norms change: left as they are."""
+    """The description after loading in another dtype.
+
+    Sizes of quantised weights are left unchanged: only their scales and norms would change.
+    """
     if dtype is None or info.dtype is None or dtype == info.dtype or dtype not in _DTYPE_BYTES:
         return info
     before, after = _DTYPE_BYTES[info.dtype], _DTYPE_BYTES[dtype]

@@ -1,4 +1,4 @@
-"""Whether a draft was made for a target, by their files: configurations, shapes of tensors, tokenizers.
+"""Checks that a draft was made for a target, by their files: configurations, tensor shapes, tokenizers.
 
 A draft that was not fails somewhere in the middle of a package (`[matmul] ...`, `KeyError: 18`), or does not fail and
 proposes tokens of another vocabulary. Here both are one line before anything loads. What a file does not state is not
@@ -21,7 +21,7 @@ _SHOWN = 40  # characters of a token that differs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sizes:
-    """Of a configuration, the text part of a multimodal one."""
+    """The text part of a multimodal configuration; otherwise the configuration itself."""
 
     hidden: int | None
     layers: int | None
@@ -94,7 +94,7 @@ def _block_problems(
 
 
 def require_fit_of(checkpoint: Mapping[str, Any], draft: Mapping[str, Any], *, kind: str) -> None:
-    """As `require_fit`, of two checkpoints' configurations, as far as their folders are here already.
+    """`require_fit` for two checkpoints' configurations, as far as their folders exist already.
 
     Raises:
         EngineError: see there.
@@ -105,7 +105,7 @@ def require_fit_of(checkpoint: Mapping[str, Any], draft: Mapping[str, Any], *, k
 
 
 def tensor_shapes(folder: Path) -> dict[str, list[int]]:
-    """Of every tensor that is not quantised, its shape: a quantised one's rows are packed.
+    """The shape of every tensor that is not quantised; the rows of quantised ones are packed.
 
     Raises:
         EngineError: a file is missing or damaged.
@@ -122,7 +122,7 @@ def tensor_shapes(folder: Path) -> dict[str, list[int]]:
 
 
 def tokenizer_difference(target: Path, draft: Path, *, more_allowed: bool = False) -> str | None:
-    """How the two read text differently, by their `tokenizer.json`; None: they do not, or one of them has none.
+    """The difference between two tokenizers, by `tokenizer.json`; None if they agree or one of them has no such file.
 
     Args:
         more_allowed: the draft may have tokens that the target lacks: its mask, say.

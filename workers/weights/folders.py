@@ -22,7 +22,7 @@ MANIFEST = "interlace.json"  # in every folder made: what it was made of, and it
 
 
 def checkpoints_dir() -> Path:
-    """Where `interlace checkpoint import` puts its folders: INTERLACE_CHECKPOINTS, else the user's data folder."""
+    """The folder for imported checkpoints: INTERLACE_CHECKPOINTS, otherwise in the user's data folder."""
     if chosen := os.environ.get("INTERLACE_CHECKPOINTS"):
         return Path(chosen).expanduser().absolute()
     import platformdirs
@@ -31,7 +31,7 @@ def checkpoints_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """Where what can be fetched or converted again is kept: INTERLACE_CACHE, else the user's cache folder."""
+    """The folder for files that can be made again: INTERLACE_CACHE, otherwise the user's cache folder."""
     if chosen := os.environ.get("INTERLACE_CACHE"):
         return Path(chosen).expanduser().absolute()
     import platformdirs
@@ -41,7 +41,7 @@ def cache_dir() -> Path:
 
 @contextlib.contextmanager
 def exclusive(target: Path) -> Iterator[None]:
-    """Alone among processes in making `target`; another one waits, and may then find it made."""
+    """Hold the lock on making `target`; another process waits, and may then find it made."""
     make_private_folder(target.parent)
     lock = open_private(target.parent / f".{target.name}.lock", os.O_RDWR | os.O_CREAT)
     try:
@@ -75,7 +75,7 @@ def made_folder(folder: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def is_intact(folder: Path, made_of: Mapping[str, Any]) -> bool:
-    """Whether a folder was made of this, with every file as it was made."""
+    """True if a folder was made of this, with every file unchanged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         same = manifest.items() >= made_of.items()

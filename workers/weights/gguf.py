@@ -41,7 +41,7 @@ _MOST = 1 << 31  # of any number in a configuration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What to make of a GGUF file."""
+    """The wanted result of a conversion."""
 
     bits: int | None  # None: unquantised
     group_size: int = DEFAULT_GROUP_SIZE
@@ -49,14 +49,17 @@ class Recipe:
 
 
 def default_dtype() -> str:
-    """What this machine is fast in: MLX's CPU backend multiplies quantised float32 ten times faster than bfloat16."""
+    """The dtype in which this machine is fast.
+
+    MLX's CPU backend multiplies quantised float32 ten times faster than bfloat16.
+    """
     import mlx.core as mx
 
     return "float32" if mx.default_device().type == mx.DeviceType.cpu else "bfloat16"
 
 
 def converted_folder(checkpoint: Mapping[str, Any]) -> Path:
-    """Where a GGUF checkpoint's conversion is kept, whether it is there yet or not.
+    """The folder of a GGUF checkpoint's conversion; it need not exist yet.
 
     Named by the file's content (size and both ends: metadata, tensor table, last weights) and by what to make of it.
     """
@@ -124,7 +127,8 @@ def _require_layers(source: Path, header: Header) -> None:
 
 
 def _limits(source: Path, header: Header) -> isolation.Limits:
-    """In float32, a few times over, beside the file itself; at a tenth of the speed of a slow machine."""
+    """Limits: memory for the weights in float32, a few times over, beside the file; time at a tenth of a slow machine's
+    speed."""
     memory_bytes = (2 << 30) + source.stat().st_size + 16 * header.weights
     return isolation.Limits(time_s=120 + header.weights / 1e6, memory_bytes=memory_bytes)
 
@@ -138,7 +142,7 @@ def convert_here(source: str, folder: str, recipe: Mapping[str, Any]) -> None:
 
 
 def identity(recipe: Recipe, origin: Mapping[str, str]) -> dict[str, Any]:
-    """What makes an earlier conversion the wanted one."""
+    """The identity of a conversion: an earlier one that equals it is used again."""
     return {**origin, "recipe": asdict(recipe)}
 
 

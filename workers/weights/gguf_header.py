@@ -43,7 +43,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a file holds."""
+    """The content of a GGUF header."""
 
     tensors: dict[str, tuple[int, ...]]  # their shapes as the file gives them, by name
     weights: int  # of all tensors together
@@ -51,7 +51,7 @@ class Header:
 
 
 class _Broken(Exception):
-    """What is wrong, in a few words."""
+    """The fault, in a few words."""
 
 
 def read_header(source: Path) -> Header:

@@ -143,7 +143,7 @@ def require_tokenizer(folder: Path) -> None:
 
 
 def tensor_table(headers: Mapping[Path, bytes]) -> tuple[dict[str, int], dict[str, str]]:
-    """Of every tensor, its bytes and its dtype as safetensors names it."""
+    """The bytes of every tensor, and its dtype as safetensors names it."""
     sizes, dtypes = {}, {}
     for header in headers.values():
         for name, entry in json.loads(header).items():

@@ -18,7 +18,7 @@ from workers.weights.sources import obtain_folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantisation:
-    """What to make of a checkpoint."""
+    """The wanted result of a quantisation."""
 
     bits: int | None  # None: not quantised, only cast
     group_size: int = DEFAULT_GROUP_SIZE

