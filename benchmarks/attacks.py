@@ -1,6 +1,6 @@
 """Attacks on the judge: settings chosen to make a verdict wrong. The table of docs/design/judge.md.
 
-    python benchmarks/attacks.py [RUNS]
+    python benchmarks/attacks.py [RUNS [ATTACK ...]]
 
 Each line: how often the test of the true mean effect errs (5 % wanted), how often the verdict is "supported" and "no
 difference". About five minutes for 100 runs.
@@ -128,6 +128,80 @@ def timeouts(rng: Random, order: Order) -> tuple[Floats, float]:
     return y, math.log(2.0) / 5
 
 
+def lost_last_places(rng: Random, order: Order) -> tuple[Floats, float]:
+    """The treatment has no value whenever it comes last in its round, where all are 5 % slower."""
+    y = plain(rng, order)
+    y[:, -1] -= 0.05
+    y[:, -1][order[:, -1] == TREATMENT] = np.nan
+    return y, 0.0
+
+
+def identical(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Every value is the same."""
+    return np.zeros((*order.shape, 1)), 0.0
+
+
+def two_valued(rng: Random, order: Order) -> tuple[Floats, float]:
+    """A clock of two ticks: each time is 1 or 1.1, by chance, whatever the arm."""
+    return np.where(rng.random((*order.shape, 1)) < 0.5, 0.0, math.log(1.1)), 0.0
+
+
+def one_endless_prompt(rng: Random, order: Order) -> tuple[Floats, float]:
+    """One of the treatment's five prompts never ends: no value of it at all."""
+    y = plain(rng, order, 5)
+    y[:, :, 4][order == TREATMENT] = np.nan
+    return y, 0.0
+
+
+def stalls_of_thirty(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Log-normal noise of 3 %, and three tenths of all trials at half speed."""
+    stalled = rng.random((*order.shape, 1)) < 0.3
+    return 0.03 * rng.standard_normal((*order.shape, 1)) + stalled * math.log(0.5), 0.0
+
+
+def shared_noise(rng: Random, order: Order) -> tuple[Floats, float]:
+    """A round's arms share noise of 5 %."""
+    return plain(rng, order) + 0.05 * rng.standard_normal((order.shape[0], 1, 1)), 0.0
+
+
+def drift_of_a_round(rng: Random, order: Order) -> tuple[Floats, float]:
+    """A slow-down of 10 % that takes exactly one round, and is over with it, in every other round."""
+    slope = -0.1 * np.arange(order.shape[1]) / order.shape[1]
+    return plain(rng, order) + (slope[None, :] * (np.arange(order.shape[0]) % 2)[:, None])[:, :, None], 0.0
+
+
+def first_place_only(rng: Random, order: Order) -> tuple[Floats, float]:
+    """The treatment is 9 % faster where it comes first in its round, and nowhere else."""
+    first = np.zeros((*order.shape, 1))
+    first[:, 0] = 0.09
+    return plain(rng, order) + of(order, TREATMENT) * first, 0.09 / order.shape[1]
+
+
+def deadline(rng: Random, order: Order) -> tuple[Floats, float]:
+    """The treatment stalls at half speed in a fifth of its trials, and a deadline takes just these away."""
+    y = plain(rng, order)
+    y[(order == TREATMENT) & (rng.random(order.shape) < 0.2)] = np.nan
+    return y, 0.2 * math.log(0.5)
+
+
+def one_round(rng: Random, order: Order) -> tuple[Floats, float]:
+    """All arms are equal but in one round, in which the treatment is ten times as slow."""
+    y = plain(rng, order)
+    y[0][order[0] == TREATMENT] -= math.log(10.0)
+    return y, -math.log(10.0) / order.shape[0]
+
+
+def alternating(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Every other trial of the run is 5 % slower, as by a fan that comes and goes."""
+    return plain(rng, order) - (0.05 * (np.arange(order.size) % 2)).reshape(*order.shape, 1), 0.0
+
+
+def growing_noise(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Noise that grows tenfold in the course of the run."""
+    scale = np.linspace(0.2, 2.0, order.shape[0])[:, None, None]
+    return plain(rng, order) * scale, 0.0
+
+
 ATTACKS: dict[str, tuple[Attack, tuple[str, ...], Sequence[int]]] = {
     "a third arm stalls in 20 %": (stalling_third, (*THREE, "other"), (8, 20)),
     "exponential slow-downs of one arm, mean -3 %": (skewed, THREE, (8, 40)),
@@ -143,6 +217,18 @@ ATTACKS: dict[str, tuple[Attack, tuple[str, ...], Sequence[int]]] = {
     "noise without variance": (heavy, THREE, (8, 20)),
     "one prompt ten times as noisy": (unequal_prompts, THREE, (20,)),
     "half of the best prompt's values missing": (timeouts, THREE, (20,)),
+    "no value in last places, which are slower": (lost_last_places, THREE, (8, 20)),
+    "identical values": (identical, THREE, (8,)),
+    "values of two sizes, 10 % apart": (two_valued, THREE, (8, 40)),
+    "one of five prompts has no value of one arm": (one_endless_prompt, THREE, (20,)),
+    "30 % stalls of every arm": (stalls_of_thirty, THREE, (8, 40)),
+    "noise of 5 % that a round's arms share": (shared_noise, THREE, (8, 20)),
+    "a slow-down exactly one round long": (drift_of_a_round, THREE, (8, 20)),
+    "9 % faster in first places only, mean 3 %": (first_place_only, THREE, (8, 40)),
+    "a deadline takes the stalled fifth away": (deadline, THREE, (20,)),
+    "ten times slower in one round only": (one_round, THREE, (8, 40)),
+    "every other trial 5 % slower": (alternating, THREE, (8, 20)),
+    "noise that grows tenfold": (growing_noise, THREE, (8, 20)),
 }
 
 
@@ -195,11 +281,15 @@ def crowd(runs: int) -> str:
 if __name__ == "__main__":
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     print("| attack | rounds | interval misses the mean | supported | no difference |\n|---|---|---|---|---|")
+    wanted = sys.argv[2:]
     for title, (attack, entries, sizes) in ATTACKS.items():
+        if wanted and attack.__name__ not in wanted:
+            continue
         for size in sizes:
             settled = []
             for number in range(count):
                 trials, true_effect = run(attack, entries, size, number)
                 settled.append((judged(trials), true_effect))
             print(line(title, size, settled), flush=True)
-    print(crowd(max(count // 4, 1)))
+    if not wanted:
+        print(crowd(max(count // 4, 1)))

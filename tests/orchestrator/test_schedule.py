@@ -205,3 +205,15 @@ def test_a_thousand_arms_and_a_hundred_rounds() -> None:
     plan = make_plan(tuple(f"arm{i}" for i in range(1000)), rounds=100)
     trials = build_schedule(plan)
     assert len(trials) == 1000 + 2 + 100 * 1001
+
+
+def test_prompts_are_dealt_independently_of_the_arms_orders() -> None:
+    """From a stream of their own: else the first prompt would always meet the arm that comes first."""
+    same = 0
+    for seed in range(120):
+        plan = make_plan(seed=seed, interleave_by="prompt")
+        plan = replace(plan, prompts=plan.prompts[:3])
+        dealt = [plan.prompts.index(p) for (name,) in prompt_rounds(plan)[:3] for p in plan.prompts if p.id == name]
+        order = draw_rounds(["plain", "draft", AA_LABEL], 1, seed)[0]
+        same += dealt == [["plain", "draft", AA_LABEL].index(label) for label in order]
+    assert 8 <= same <= 34  # a sixth of 120, give or take 3.4 standard errors

@@ -51,3 +51,13 @@ def test_it_is_the_same_whatever_the_unit() -> None:
     assert first is not None
     assert second is not None
     assert (first.after, first.p_value) == (second.after, second.p_value)
+
+
+def test_the_controls_second_entry_is_the_control() -> None:
+    """Both leave the same heat: it is the control's, and its trials are those of both entries."""
+    (trials,) = runs_of(1, 1.0)
+    y = trials.y.copy()
+    y[1:] += np.log(0.8) * np.isin(trials.labels[:-1], ["control", "A/A"])
+    found = carry_over(dataclasses.replace(trials, y=y), control="control", seed=0)
+    assert found is not None
+    assert (found.after, found.trials, found.matters) == ("control", 24, True)

@@ -95,3 +95,14 @@ def test_what_is_no_table_is_refused() -> None:
         factorial(trials, levels=LEVELS, base=("plain", "2"), alpha=0.05, seed=0)
     with pytest.raises(ValueError, match="no round holds all"):
         contrast_effect(trials, INTERACTION | {"absent": 1.0}, alpha=0.05, seed=0)
+
+
+def test_a_round_that_lacks_an_arm_does_not_bend_the_drift() -> None:
+    """Without its fastest arm a round has another mean, which is not the machine's."""
+    (trials,) = runs_of("none", ARTICLE, 16, 1)
+    keep = ~((trials.labels == "4bit-draft") & (trials.rounds % 4 == 1))
+    fewer = ScopeTrials(y=trials.y[keep], rounds=trials.rounds[keep], labels=trials.labels[keep], prompts=None)
+    whole, some = (contrast_effect(each, INTERACTION, alpha=0.05, seed=0) for each in (trials, fewer))
+    assert some.rounds == 12
+    assert some.ratio == pytest.approx(whole.ratio, rel=0.01)
+    assert some.ci_high - some.ci_low < 2 * (whole.ci_high - whole.ci_low)

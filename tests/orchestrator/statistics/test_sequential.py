@@ -120,3 +120,12 @@ def test_a_pass_that_has_not_ended_does_not_count() -> None:
     assert sequential_effect(rounds, alpha=0.05, prompts=prompts).rounds == 4
     begun = sequential_effect(rounds[:1], alpha=0.05, prompts=np.array([1]))
     assert (begun.p_value, begun.ci_low, begun.ci_high) == (1.0, 0.0, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "decision"), [(1.22, "no_difference"), (1 / 1.22, "no_difference"), (1.27, "supported")]
+)
+def test_the_margin_reaches_as_far_above_1_as_below_it(ratio: float, decision: str) -> None:
+    """A margin of 20 %: from 0.8 to 1.25."""
+    contrasts = math.log(ratio) + 1e-4 * np.resize([1.0, -1.0, 0.5, -0.5], 40)
+    assert look(contrasts, alpha=0.05, margin=0.2).decision == decision
