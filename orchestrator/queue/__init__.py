@@ -1,1 +1,1 @@
-"""Nights: the queue of runs, who measures on this machine, and what the morning is told."""
+"""Nights: the queue of runs, the lock of the measuring process, and the summary in the morning."""

@@ -1,4 +1,4 @@
-"""What waits on this machine, how long each of it takes, and when it ends."""
+"""The runs that wait on this machine, how long each takes, and when it ends."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def waiting_here(database: Database, host: HostFacts) -> list[Waiting]:
 
 
 def look_ahead(database: Database, entry: Entry) -> Waiting:
-    """What is left of a run and how long that takes, by rates measured here where there are any."""
+    """The trials left of a run and their duration, by rates measured here where there are any."""
     from orchestrator.planning.forecast import forecast  # an empty queue, which `status` mostly sees, needs no forecast
 
     try:

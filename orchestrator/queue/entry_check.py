@@ -24,7 +24,7 @@ Checked = dict[str, str | None]  # by arm: what is wrong, None: ready
 
 
 def needs_check(entry: Entry, *, now: dt.datetime) -> bool:
-    """Whether an entry was not checked lately, or not well. Its plan is frozen: only time can have changed things."""
+    """Whether an entry's last check is too old or found a problem. Its plan is frozen: only time changes the result."""
     return entry.checked_at is None or not entry.checked_well or now - entry.checked_at > HOLDS
 
 

@@ -45,7 +45,7 @@ def run_entry(
 
 
 def _refuse(recorder: Recorder, lock: MachineLock) -> None:
-    """What stands in a run's way, found before any of its workers starts."""
+    """Refuse a run that cannot start, before any of its workers starts."""
     refuse_if_held(recorder.database, recorder.run_id)
     if not recorder.simulated:
         lock.take()
@@ -56,7 +56,7 @@ def _refuse(recorder: Recorder, lock: MachineLock) -> None:
 
 
 def state_after(error: BaseException) -> queue.State:
-    """Whether a run that ended so goes on in its place: not where it would only end so again. Pure."""
+    """The entry's state after an error: waiting, unless the run would only end so again. Pure."""
     if isinstance(error, NotOursError):
         return "failed"
     if isinstance(error, StoppedError | KeyboardInterrupt | RefusedError | DatabaseError):
@@ -65,7 +65,7 @@ def state_after(error: BaseException) -> queue.State:
 
 
 def note_of(error: BaseException) -> str:
-    """What ended a run, in one line."""
+    """The end of a run in one line."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted by hand"
     if isinstance(error, InputError | IncompleteError | RefusedError | DatabaseError):

@@ -21,7 +21,7 @@ LOCK_NAME = "machine.lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who measures on this machine."""
+    """The process that measures on this machine."""
 
     pid: int
     process_started_at: float  # see `workers.machine.process_identity.started_s`

@@ -27,7 +27,7 @@ from workers.machine.host import HostFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What became of one run in this night."""
+    """The end of one run in this night."""
 
     run_id: str
     experiment: str
@@ -51,7 +51,7 @@ class Teller(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What the preflight of one run found."""
+    """The result of one run's preflight."""
 
     entry: Entry
     found: dict[str, str | None]  # by arm
@@ -76,7 +76,7 @@ class Night:
         return self.until is not None and self.now() >= self.until
 
     def check(self, waiting: Sequence[Waiting]) -> None:
-        """The preflight of all runs: what fails is told at once, and does not start."""
+        """The preflight of all runs: a run that fails is reported at once, and does not start."""
         found = []
         for each in waiting:
             if each.plan is None or not needs_check(each.entry, now=self.now()):
@@ -135,7 +135,7 @@ class Night:
         except (KeyboardInterrupt, StorageError) as stop:
             self._note(entry, began, stop)
             raise
-        except Exception as found:  # noqa: BLE001 - it is stored with the entry and told; the next run goes on
+        except Exception as found:  # noqa: BLE001 - it is stored with the entry and reported; the next run goes on
             error = found
         self._note(entry, began, error)
 
@@ -167,6 +167,6 @@ class Night:
             if store:
                 return mark + judge_run(run).result.summary
             return mark + judge(run.trials, run.plan).summary
-        except Exception as error:  # noqa: BLE001 - told; a judgement can be made again, a night cannot
+        except Exception as error:  # noqa: BLE001 - reported; a judgement can be made again, a night cannot
             self.teller.noted(f"run {entry.run_id} cannot be judged: {type(error).__name__}: {error}")
             return ""

@@ -40,7 +40,7 @@ def notify(
 
 
 def _bounded(send: Callable[[str], str | None], value: str) -> str | None:
-    """What went wrong, after the time-out at the latest: a server may trickle its answer, a resolver may hang."""
+    """The problem, after the time-out at the latest: a server may trickle its answer, a resolver may hang."""
     problems: list[str | None] = []
 
     def work() -> None:

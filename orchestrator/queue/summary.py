@@ -1,4 +1,4 @@
-"""What the morning is told: one Markdown file a night, beside the database. The text is pure."""
+"""The summary of a night: one Markdown file per night, beside the database. The text is pure."""
 
 import contextlib
 import datetime as dt

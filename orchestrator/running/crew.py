@@ -1,4 +1,4 @@
-"""The worker processes of a run: one an arm, resident or swapped. Knows nothing of rounds or results."""
+"""The worker processes of a run: one per arm, resident or swapped. Knows nothing of rounds or results."""
 
 import os
 import signal
@@ -42,7 +42,7 @@ class Member:
         return self.process.generate(request, self.deadlines)
 
     def probe(self, request: Probe) -> Told:
-        """Ask what the engine can tell beside its answers. A worker that outlives the probe's own budget gets as long
+        """Ask the engine about its model. A worker that outlives the probe's own budget gets as long
         again as a first token may take.
 
         Raises:
@@ -61,7 +61,7 @@ class Crew:
     swap: bool
     weights: Mapping[str, Weights]  # by arm
     journal_path: Path
-    note: Callable[[str], None] = lambda text: None  # told what a person should know of a worker's end
+    note: Callable[[str], None] = lambda text: None  # called with lines for a person on a worker's end
     settle: Callable[[], object] | None = None  # called between one swapped arm's end and the next one's load
     available_bytes: Callable[[], int] = available_bytes
     # Told of a swapped arm that did not end when it had to make room for the next one: the arm, and what happened.

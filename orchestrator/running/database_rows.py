@@ -74,7 +74,7 @@ def gate_detail(passage: Passage) -> dict[str, Any]:
 
 
 def _answer_identity(generation: Generation) -> str:
-    """Of the token ids; of the text where a server tells none, else all its answers would be the same."""
+    """The hash of the token ids; of the text where the server returned none, else all its answers would be equal."""
     if generation.token_ids:
         return sha256_of(generation.token_ids)
     return f"text:{hashlib.sha256(generation.text.encode('utf-8', 'surrogatepass')).hexdigest()}"

@@ -1,4 +1,4 @@
-"""What the moments at which tokens arrived tell of the speed at which they were made. Pure.
+"""How far the arrival times of tokens determine the rate at which they were generated. Pure.
 
 A server's tokens are stamped when they arrive. Tokens that arrive together have no times of their own: they are one
 burst, whether one chunk brought them, one read, or a proxy that had held them back. Bursts lie `_gap_us` or more apart.
@@ -118,7 +118,7 @@ class Delivery:
         return rate_tps is not None and (self.sizes[0] - 1) / rate_tps <= _PREFILL_TOLERANCE * self.at_us[0] / 1e6
 
     def flags(self) -> Iterator[str]:
-        """Codes of what the arrivals do not tell."""
+        """Codes of the rates that the arrivals do not determine."""
         if self.at_once:
             yield "delivered_at_once"
         elif len(self.sizes) > 1 and not self.knows_rate and not self.unsent:

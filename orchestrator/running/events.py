@@ -1,4 +1,4 @@
-"""What happens in a run, as it happens: the observers that the runner calls. Free of imports that take time."""
+"""The events of a run, and the observers that the runner calls with them. Free of imports that take time."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """What the runner calls as things happen. Does nothing itself: an observer overrides what it cares for."""
+    """A base for observers: the runner calls one method per event, and an observer overrides those it needs."""
 
     def __enter__(self) -> "Observer":
         return self

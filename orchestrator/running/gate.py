@@ -1,4 +1,4 @@
-"""What must hold before a trial starts. Clock, sleep and readings come from outside, so that tests wait for nothing.
+"""Conditions that must hold before a trial starts. Clock, sleep and readings are passed in, so that tests do not wait.
 
 Conditions look at what was read lately: a level must have held for a while, a load is a mean over a window. Nothing
 read yet is nothing wrong: a quiet machine passes at once. Four kinds differ in how long they are waited for:
@@ -82,7 +82,7 @@ class Gatekeeper:
         """Let one trial through.
 
         Args:
-            canary: the speed of a short decode now over that of a cold machine; None: cannot be told. Costs a decode.
+            canary: the speed of a short decode now over that of a cold machine; None: unknown. Costs a decode.
         """
         started = self.clock()
         if self.gate.cooldown_s > 0:
@@ -210,7 +210,7 @@ def _findings(gate: Gate, samples: Sequence[Sample], now: float) -> Iterator[Fin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """What was read of each field within some seconds before now."""
+    """The readings of each field within some seconds before now."""
 
     samples: Sequence[Sample]
     now: float

@@ -33,7 +33,7 @@ def clear_leftovers(journal: Path, gate: Gate, say: Callable[[str], None], *, gr
     """End the orphans of earlier runs, and refuse to start beside what may be one.
 
     Args:
-        say: told of each orphan that was ended, with the memory that it held.
+        say: called with one line per orphan that was ended, with the memory that it held.
 
     Raises:
         RefusedError: an orphan that no signal ends, or a suspect; with its pid, its memory and the remedy.
@@ -110,7 +110,7 @@ class Patrol:
         self._scanned_at_s = self.clock()
 
     def look(self) -> Finding:
-        """Whether anything is left over now. Proven leftovers are gone when it returns."""
+        """Look for leftovers. Proven ones are gone when it returns; others are the finding's problem."""
         if self._is_due() or find_orphans(self.journal):
             self._in_the_way = self._scan()
         return Finding(name="orphan", kind=ORPHAN, problem=self._in_the_way or self._survivor())
@@ -119,7 +119,7 @@ class Patrol:
         return self._in_the_way is not None or self.clock() - self._scanned_at_s >= self.gate.orphan_interval_s
 
     def _scan(self) -> str | None:
-        """What stands in the way, in words."""
+        """The obstacle in words; None: there is none."""
         self.scans += 1
         in_use = {*self.arms_in_use(), SAMPLER_ARM}
         found = find_leftovers(self.journal, large_bytes=int(self.gate.orphan_bytes), arms_in_use=in_use)

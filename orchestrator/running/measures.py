@@ -1,4 +1,4 @@
-"""What a generation's raw record says in the field's terms. Pure: a record in, rates out.
+"""The rates of one generation, computed from its raw record. Pure.
 
 Definitions (n tokens with stamps t_1 .. t_n since the request's start):
 
@@ -29,7 +29,7 @@ ENGINE_GAP_LIMIT = 0.02
 # A server's rate has a definition of its own, and its tokens come in chunks; 486 against 100 tok/s was seen.
 SERVER_GAP_LIMIT = 0.15
 LEAST_GAPS = 20  # of fewer, the 95th percentile is the largest
-COPIES = "copy_drafts"  # the mechanism of a sign that tells of copies from the context
+COPIES = "copy_drafts"  # the mechanism of a sign that counts copies from the context
 # A later turn this much faster than its prompt could be processed, while the counter says nothing was cached.
 CACHE_CONTRADICTION_FACTOR = 3.0
 
@@ -116,7 +116,7 @@ def _uncached(generation: Generation) -> int | None:
 def _speculation_counts(generation: Generation) -> tuple[int | None, int | None, int | None]:
     """Drafted, accepted, committed: by the verify steps, or as a server states the first two of the whole answer.
 
-    What was copied from the context instead of drafted is no acceptance of the draft: a sign of its own tells of it.
+    Tokens copied from the context were not drafted: a sign of their own counts them, and they are left out here.
     """
     if generation.steps is None:
         stated = next((sign for sign in generation.evidence[:1] if sign.drafted is not None), None)

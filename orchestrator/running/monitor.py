@@ -1,4 +1,4 @@
-"""What is read while a run runs: the machine, around and between the trials, and the memory that each arm holds."""
+"""Readings during a run: the machine, around and between the trials, and the memory that each arm holds."""
 
 import os
 import time
@@ -22,12 +22,12 @@ from workers.machine.telemetry import CHEAP, Reading, read_machine
 
 @dataclass(slots=True, kw_only=True)
 class Footprints:
-    """Of one run. Each arm's difference is told once; swapped arms load many times.
+    """The memory of a run's arms. A difference from the plan is reported once per arm; swapped arms load many times.
 
     Args:
         weights_bytes: planned, by arm, the draft's included. None: unknown.
         total_bytes: planned, by arm, with caches and overhead.
-        note: told of a difference.
+        note: called with each difference.
         store: keeps an arm's difference with it.
     """
 
@@ -39,7 +39,7 @@ class Footprints:
     _peak_notes: dict[str, str] = field(default_factory=dict)
 
     def after_load(self, arm: str, member: Member) -> LoadMemory:
-        """What is in use after loading, against the planned weights."""
+        """Compare the memory in use after loading with the planned weights."""
         planned, in_use = self.weights_bytes.get(arm), member.loaded.active_memory_bytes
         held = None if member.loaded.simulated else member.process.held_bytes()
         found = load_note(planned_bytes=planned, measured_bytes=in_use)
@@ -71,7 +71,7 @@ class Footprints:
 def planned_footprints(
     plan: Plan, recorder: Recorder, *, weights_bytes: Mapping[str, int | None], note: Callable[[str], None]
 ) -> Footprints:
-    """Of a run that is recorded: what its plan says each arm will hold."""
+    """The footprints of a recorded run, with what its plan says each arm will hold."""
     return Footprints(
         weights_bytes=weights_bytes,
         total_bytes={arm.name: arm.total_bytes for arm in plan_of(plan.arms, plan.prompts).arms},
@@ -119,7 +119,7 @@ class Lookout:
         return self._full[-1].readings if self._full else self.read()
 
     def since(self, at_s: float) -> tuple[Reading, ...]:
-        """What the sampler saw from this moment on."""
+        """The sampler's readings from this moment on, summarised."""
         if self.sampler is None:
             return (Reading(field="samples", source="sampler", reason=NO_SAMPLER),)
         return summarise(self.sampler.since(at_s), problem=self.sampler.problem)

@@ -74,7 +74,7 @@ def refuse_battery(gate: Gate, readings: Sequence[Reading]) -> None:
 
 
 def start_notes(readings: Sequence[Reading]) -> Iterator[str]:
-    """What slows or ends a run that starts like this, with the remedy; nothing of it refuses the run.
+    """Conditions that slow a run or may end it, with the remedy; none of them refuses the run.
 
     zsh starts background jobs at nice +5, and macOS then serves their GPU work late. With a closed lid a MacBook sleeps
     whatever caffeinate asserts, unless a display and mains power are connected.
@@ -104,7 +104,7 @@ def tighten_beside(database: Path) -> None:
 
 
 def try_arm(plan: Plan, arm: Arm, crew: Crew, *, on_load: Callable[[Member], None]) -> str | None:
-    """What is wrong with the arm, in one line; None: it runs and shows its evidence.
+    """Run an arm for a few tokens: its problem in one line; None: it runs and shows its evidence.
 
     Args:
         on_load: called with the arm's worker when it has to be loaded for this.
@@ -121,7 +121,7 @@ def try_arm(plan: Plan, arm: Arm, crew: Crew, *, on_load: Callable[[Member], Non
     try:
         member = crew.member(arm, on_load=on_load)
         generations = list(member.generate(request))
-        # A server may keep the prompt for the next round: asked again, it tells so now.
+        # A server may keep the prompt for the next round: the second request shows it now.
         again = share_max is not None and any(generation.stamps_of == "chunk" for generation in generations)
         answers = [*generations, *(member.generate(request) if again else ())]
     except WorkerFault as fault:

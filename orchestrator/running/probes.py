@@ -41,7 +41,7 @@ from workers.machine.bandwidth import measured_bytes_per_s
 from workers.protocol import PassesTimed, Probe, Retell, Retold, Scored, ScoreTokens, TimePasses, Unsupported
 
 TIMING_SHARE = 0.5  # of the budget, at most, where answers part: these get the rest
-KEPT_SHARE = 0.5  # of what is left then, for asking about what servers told again
+KEPT_SHARE = 0.5  # of what is left then, for questions about answers that servers repeated
 
 
 def probe_run(plan: Plan, recorder: Recorder, crew: Crew) -> None:
@@ -65,7 +65,7 @@ def probe_run(plan: Plan, recorder: Recorder, crew: Crew) -> None:
 
 
 class Workers(Protocol):
-    """What probing needs of a run's `orchestrator.running.crew.Crew`."""
+    """The part of `orchestrator.running.crew.Crew` that probing uses."""
 
     @property
     def note(self) -> Callable[[str], None]: ...
@@ -122,7 +122,7 @@ class Prober:
     # ---- divergences ----
 
     def _retold(self, stored: Container[Place]) -> dict[Place, Retold]:
-        """The answers of servers whose text leaves the control's, with their tokens where the servers tell them."""
+        """Servers' answers whose text leaves the control's, with their token ids where the servers return them."""
         told, why = dict[Place, Retold](), dict[str, str]()
         kept_s = KEPT_SHARE * self._left_s
         for telling in tellings(self.plan, self.answers):
@@ -254,7 +254,7 @@ class Prober:
 
 
 def _widths(recorder: Recorder) -> list[ArmWidth]:
-    """Of the arms that loaded and were not dropped."""
+    """The widths of the arms that loaded and were not dropped."""
     rows = select(models.Arm.name, models.Arm.block_size, models.Arm.drafted_per_step).where(
         models.Arm.run_id == recorder.run_id, models.Arm.state == "active", models.Arm.load_s.is_not(None)
     )

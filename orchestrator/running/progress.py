@@ -1,4 +1,4 @@
-"""What is left of a run: compares the schedule with the trials that are stored. Pure."""
+"""The part of a run that is left: the schedule compared with the stored trials. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remainder:
-    """What to run, and which rounds were cut short and must be left out before they are replayed."""
+    """The units to run, and the rounds that were cut short and must be excluded before they are replayed."""
 
     units: tuple[Unit, ...]
     broken_rounds: tuple[int, ...]
@@ -120,7 +120,7 @@ def under_way(
 
 
 def _attempts(stored: Iterable[StoredTrial]) -> dict[tuple[int | None, int | None], list[list[StoredTrial]]]:
-    """What each round has had, attempt by attempt; for a trial outside the rounds each storing is one."""
+    """The stored trials of each round by attempt; outside the rounds each stored trial is an attempt."""
     found: dict[tuple[int | None, int | None], list[list[StoredTrial]]] = defaultdict(list)
     for row in stored:
         if row.round is None or row.attempt is None:
@@ -133,7 +133,7 @@ def _attempts(stored: Iterable[StoredTrial]) -> dict[tuple[int | None, int | Non
 
 
 def _is_finished(wanted: set[int], attempts: Sequence[Sequence[StoredTrial]], replays: int) -> bool:
-    """Whether the newest attempt counts; or is there whole, with something left out, and was the last one allowed."""
+    """Whether the newest attempt counts, or is whole with a trial excluded and was the last one allowed."""
     if not attempts:
         return not wanted
     there = {row.sequence for row in attempts[-1] if row.ended}

@@ -20,7 +20,7 @@ from orchestrator.findings.records import Answer
 from orchestrator.plan import Plan
 from workers.protocol import Retold, Scored
 
-MOST_LIKELY = 5  # tokens told at a divergence
+MOST_LIKELY = 5  # tokens reported per divergence
 MOST_WIDTHS = 4  # for each divergence: every width is another pass over the answer
 SUBSTITUTE_WIDTHS = (2, 8)  # where every arm decodes one token a pass, what these change stands for rounding
 PASS_REPEATS = 9
@@ -69,7 +69,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a probe says of a place; see `db.models.Divergence`."""
+    """The result of a probe at one place; see `db.models.Divergence`."""
 
     verdict: str  # near_tie | real | unknown
     reason: str
@@ -132,7 +132,7 @@ def first_answers(answers: Iterable[Answer], arm: str) -> dict[tuple[str, int], 
 
 
 def _widths(own: int, of_run: Iterable[int]) -> tuple[int, ...]:
-    """Those of the run's arms, the arm's own among them."""
+    """The widths to ask for: those of the run's arms, the arm's own among them."""
     wide = sorted({width for width in of_run if width > 1})
     if not wide:
         return SUBSTITUTE_WIDTHS
@@ -146,7 +146,7 @@ def _widths(own: int, of_run: Iterable[int]) -> tuple[int, ...]:
 def _question(
     plan: Plan, before: Sequence[Answer], control: Answer, other: Answer, widths: tuple[int, ...]
 ) -> Question | None:
-    """None: the same tokens, another prompt, or tokens that a server did not tell."""
+    """None: equal tokens, another prompt, or a server that returned no token ids."""
     if control.prompt_sha256 is None or control.prompt_sha256 != other.prompt_sha256:
         return None
     if not (control.token_ids and other.token_ids):
@@ -248,7 +248,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What the timed passes run on."""
+    """The context that timed passes run on."""
 
     messages: tuple[dict[str, str], ...]
     token_ids: tuple[int, ...]
@@ -322,7 +322,10 @@ class Telling:
 
 
 def tellings(plan: Plan, answers: Sequence[Answer]) -> list[Telling]:
-    """Of each pair of texts that differ, those whose tokens nobody told; the shortest first, `probe_prompts` an arm."""
+    """The answers to ask for again, of pairs whose texts differ and of which one has no token ids.
+
+    The shortest come first, `probe_prompts` per arm.
+    """
     found: dict[Place, tuple[int, Telling]] = {}
     asked: Counter[str] = Counter()
     differing = [
@@ -343,7 +346,7 @@ def tellings(plan: Plan, answers: Sequence[Answer]) -> list[Telling]:
 
 
 def _texts_differ(control: Answer, other: Answer) -> bool:
-    """Of two answers to the same prompt, of which at least one tells no tokens."""
+    """Whether two answers to the same prompt differ as texts, where at least one has no token ids."""
     return (
         control.prompt_sha256 is not None
         and control.prompt_sha256 == other.prompt_sha256
@@ -368,7 +371,7 @@ def _telling(plan: Plan, answers: Sequence[Answer], answer: Answer) -> Telling:
 
 
 def with_tokens(answers: Iterable[Answer], told: Mapping[Place, Retold]) -> list[Answer]:
-    """The answers, those that were told again with their tokens."""
+    """The answers; those that were repeated have their token ids."""
 
     def known(answer: Answer) -> Answer:
         again = told.get((answer.arm, *answer.key))
@@ -380,8 +383,8 @@ def with_tokens(answers: Iterable[Answer], told: Mapping[Place, Retold]) -> list
 
 
 def scorer(plan: Plan, answers: Iterable[Answer], widths: Iterable[ArmWidth]) -> str:
-    """Who is asked how sure the control's checkpoint was: the control, or where that is a server, the plainest arm
-    that runs the same checkpoint in process.
+    """The arm that scores the control's tokens: the control, or where that is a server, the plainest arm that runs the
+    same checkpoint in process.
     """
     telling = {answer.arm for answer in answers if answer.token_ids}
     if plan.control in telling:
@@ -395,7 +398,7 @@ def apart(plan: Plan, question: Question, told: Mapping[Place, Retold]) -> float
     """How far two servers' own log-probabilities of the same tokens lie apart, in nats, at most.
 
     Returns:
-        None: one of the two told none, they run other checkpoints, or no token comes before the place.
+        None: one of the two returned none, they run other checkpoints, or no token comes before the place.
     """
     checkpoints = {arm.name: arm.checkpoint["name"] for arm in plan.arms}
     pair = [told.get((arm, question.prompt_id, question.turn)) for arm in (plan.control, question.arm)]

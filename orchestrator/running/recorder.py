@@ -66,13 +66,13 @@ class Recorder:
 
     @property
     def simulated(self) -> bool:
-        """Whether nothing of this run is measured."""
+        """Whether every arm is simulated, so that nothing is measured."""
         return all(is_simulated(arm) for arm in self.plan.arms)
 
     # ---- the run ----
 
     def take_lease(self, lease: Lease) -> None:
-        """Say who runs it: a reader can then tell a live run from an interrupted one.
+        """Store the process that runs it, so that a reader can distinguish a live run from an interrupted one.
 
         Raises:
             HeldError: another process that lives runs it.
@@ -94,7 +94,7 @@ class Recorder:
     def arm_loaded(
         self, arm: Arm, hello: Hello, loaded: Loaded, host: HostFacts, *, memory: LoadMemory | None = None
     ) -> None:
-        """What loading showed: versions, widths, memory. Sets the arm's fingerprint."""
+        """Store what loading showed (versions, widths, memory), and the arm's fingerprint."""
         with transaction(self.database, patience_s=PATIENCE_S) as session:
             environment = environment_row(session, hello, host, served=loaded.served)
             row = session.get_one(models.Arm, self.arm_ids[arm.name])

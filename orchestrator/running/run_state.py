@@ -37,7 +37,7 @@ WAITING_WRITTEN_EVERY_S = 2.0
 
 @dataclass(slots=True)
 class Chronicle(Observer):
-    """Writes `run.current`. That it cannot is no reason to end a run: the trials' own commits will tell."""
+    """Writes `run.current`. A failed write does not end the run: the next trial's commit raises."""
 
     database: Database
     run_id: str

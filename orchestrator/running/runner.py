@@ -134,7 +134,7 @@ class Runner:
             self.crew.close()
 
     def _afterwards(self) -> None:
-        """What is done after the last trial while the workers are there. The trials are stored: no fault costs them."""
+        """Run the probes while the workers are there. The trials are stored: no fault here costs one."""
         if self.after_rounds is None:
             return
         try:
@@ -178,7 +178,7 @@ class Runner:
     # ---- trials ----
 
     def _undecided(self) -> bool:
-        """Whether a round would still decide anything. A design that does not stop early runs all that it planned."""
+        """Whether any comparison is still undecided; always true for a design that does not stop early."""
         if self.plan.design.stop != "early":
             return True
         treatments = {arm.name for arm in self.plan.arms} - {self.plan.control}

@@ -30,7 +30,7 @@ def wake_tokens(gate: Gate, platform: str = sys.platform) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class ShortDecodes:
-    """Of one run.
+    """The short decodes of one run.
 
     Args:
         sequence_total: the schedule's length, which a simulated clock needs.

@@ -1,4 +1,4 @@
-"""What is stored of a run: its frozen plan, what a former execution left, and who may go on with it."""
+"""The stored state of a run that is to go on: its trials, its lease and its weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What is already there of a run."""
+    """The stored part of a run."""
 
     trials: tuple[StoredTrial, ...]
     dropped: frozenset[str]
@@ -29,7 +29,7 @@ class Stored:
 
 
 def stored_trials(database: Database, run_id: str) -> Stored:
-    """What a former execution left."""
+    """The trials that former executions stored."""
     with plain_read(database) as connection:
         rows = [
             StoredTrial(

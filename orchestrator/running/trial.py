@@ -166,7 +166,7 @@ def _reasons(gate: Gate, found: Circumstances) -> Iterator[str]:
 
 
 def hottest(found: Circumstances) -> float | None:
-    """The highest thermal level before, during and after; None: the machine tells none."""
+    """The highest thermal level before, during and after; None: the machine reports none."""
     levels = [
         _value(found.before, "thermal_level"),
         _value(found.during, "thermal_level_max"),
@@ -197,7 +197,7 @@ def _during_or_after(found: Circumstances, field: str) -> float | None:
 
 
 def _above(value: float | None, limit: float | None) -> bool:
-    """What cannot be read, or has no limit, excludes nothing."""
+    """Whether a value exceeds its limit; an unknown value or limit excludes nothing."""
     return value is not None and limit is not None and value > limit
 
 
@@ -257,7 +257,7 @@ class LoadMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of a trial: its status and, unless done, why."""
+    """The outcome of the rules for one trial: its status and, unless done, the reason."""
 
     status: str
     fault: Fault | None = None
