@@ -55,7 +55,7 @@ def test_the_first_page_has_the_views_first_then_the_questions(explored: Explore
     assert page.status_code == 200
     places = [page.text.index(f">{words}<") for words in ("trial_flat", "verdict_flat", "Which trials ran hot?", "run")]
     assert places == sorted(places)
-    assert "One row a comparison" in page.text
+    assert "One row per comparison" in page.text
     assert "&lt;i&gt;Mine&lt;/i&gt;?" in page.text
     assert str(explored.path) in html.unescape(page.text)
 
@@ -93,7 +93,7 @@ def test_a_view_shows_its_first_columns_and_explains_all(explored: Explored) -> 
     heads = re.findall(r'<th [^>]*data-column="(\w+)"', page)
     assert heads[:3] == ["started_at", "arm", "kind"]
     assert "thermal_reason" not in heads
-    assert "<dt>thermal_reason</dt><dd>Why there is no thermal level.</dd>" in re.sub(r"\s+<", "<", page)
+    assert "<dt>thermal_reason</dt><dd>The reason why the thermal level is missing.</dd>" in re.sub(r"\s+<", "<", page)
 
 
 def test_model_text_is_shown_and_never_run(explored: Explored) -> None:

@@ -49,7 +49,7 @@ def test_an_arm_that_parts_first_in_every_prompt_is_flagged_and_its_peer_is_not(
     assert flagged(found) == ["one"]
     words = (
         "one parts from plain before other, whose passes are as wide, in 8 of 8 prompts where one of the two parts"
-        " first (p = 0.0039, pairs tested: 2): earlier than rounding explains, whatever its near ties say"
+        " first (p = 0.0039, pairs tested: 2): earlier than rounding explains, whatever its near ties say."
     )
     assert shown(found)[0] == words
 

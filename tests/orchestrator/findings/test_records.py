@@ -82,6 +82,6 @@ def test_a_run_tells_all_of_its_arms_samplers(tmp_path: Path) -> None:
     free = replace(plans.arm("free"), sampling=sampled)
     tight = replace(plans.arm("tight"), sampling=sampled | {"name": "tight", "top_p": 0.1, "top_k": 1})
     assert run(plans.plan(free, tight, rounds=2), tmp_path).findings.sampling.note == (
-        "only equal samplers compare, and these differ in top_p, top_k:"
-        " free at temperature 0.6; tight at temperature 0.6, top_p 0.1, top_k 1"
+        "only equal samplers compare, and these differ in top_k, top_p:"
+        " free at temperature 0.6; tight at temperature 0.6, top_k 1, top_p 0.1"
     )
