@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import click
@@ -131,12 +132,24 @@ def _keep_secrets() -> None:
     sys.stdout, sys.stderr = MaskingStream(sys.stdout), MaskingStream(sys.stderr)
 
 
+def _spinning() -> AbstractContextManager[object]:
+    """A spinner on a terminal until the first output. None with --quiet: there it would turn while a run measures."""
+    if {"-h", "--help", "--version", "--quiet"} & set(sys.argv) or not sys.stderr.isatty():
+        return nullcontext()
+    from orchestrator.views.spinner import EndingStream, Spinner
+
+    spinner = Spinner(sys.stderr)
+    sys.stdout, sys.stderr = EndingStream(sys.stdout, spinner), EndingStream(sys.stderr, spinner)
+    return spinner
+
+
 def main() -> None:
     """Entry point of the `interlace` command: one clear line and an exit code for everything that is expected."""
     gc.set_threshold(*RARELY)
     _keep_secrets()
     try:
-        code = cli.main(standalone_mode=False)
+        with _spinning():
+            code = cli.main(standalone_mode=False)
     except click.ClickException as error:
         error.show()
         code = error.exit_code
