@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.commands.claims import named_claims
+from orchestrator.commands.published_claims import named_claims
 from orchestrator.configuration.groups import Parts
 from orchestrator.errors import InputError
 from orchestrator.statistics.claims import claim_of
