@@ -142,7 +142,7 @@ def _write_parquet(result: QueryResult, output: Path | None, stream: TextIO) -> 
     if output is not None:
         _write_file(output, to_parquet(result))
     elif stream.isatty():
-        raise QueryError("Parquet is no text for a terminal; name a file with -o FILE.parquet, or pipe it")
+        raise QueryError("Parquet cannot be written to a terminal; name a file with -o FILE.parquet, or pipe it")
     else:
         stream.flush()
         stream.buffer.write(to_parquet(result))

@@ -106,7 +106,7 @@ def read_query(path: Path, *, own: bool = False) -> StoredQuery:
     except OSError as error:
         raise LocationError(f"{path}: cannot be read ({error.strerror}); see `interlace query --list`") from error
     except UnicodeDecodeError as error:
-        raise LocationError(f"{path}: is no text in UTF-8 ({error.reason}); save it as UTF-8") from error
+        raise LocationError(f"{path}: is not UTF-8 text ({error.reason}); save it as UTF-8") from error
 
 
 def own_folder(url: str) -> Path:

@@ -351,7 +351,7 @@ def engine_class(target: str) -> type[Engine]:
             FaultKind.load_failed, f"engine {target!r}: {error}", remedy="check _target_ in the engine's configuration"
         ) from error
     if not (isinstance(found, type) and issubclass(found, Engine)):
-        raise EngineError(FaultKind.unsupported_setting, f"{target!r} is no engine")
+        raise EngineError(FaultKind.unsupported_setting, f"{target!r} is not an engine")
     return found
 
 

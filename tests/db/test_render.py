@@ -151,7 +151,7 @@ def test_parquet_of_no_rows_keeps_the_columns() -> None:
 
 
 def test_parquet_on_a_terminal_is_refused() -> None:
-    with pytest.raises(QueryError, match="no text for a terminal; name a file with -o"):
+    with pytest.raises(QueryError, match="cannot be written to a terminal; name a file with -o"):
         write_result(RATES, style="parquet", stream=Terminal())
 
 

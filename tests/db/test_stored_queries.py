@@ -130,7 +130,7 @@ def test_an_unknown_name_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_text_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "x.sql").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(LocationError, match=r"x\.sql: is no text in UTF-8"):
+    with pytest.raises(LocationError, match=r"x\.sql: is not UTF-8 text"):
         read_query(tmp_path / "x.sql")
     with pytest.raises(LocationError, match=r"y\.sql: cannot be read"):
         read_query(tmp_path / "y.sql")

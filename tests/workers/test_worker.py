@@ -146,7 +146,7 @@ def test_the_orchestrators_own_keys_are_no_settings(line: Line) -> None:
         (load(blok_size=4), FaultKind.unsupported_setting, "does not know blok_size"),
         (load("os.system"), FaultKind.unsupported_setting, "must lie below workers.engines."),
         (load("workers.engines.nowhere.Engine"), FaultKind.load_failed, "No module named"),
-        (load("workers.engines.simulated.Settings"), FaultKind.unsupported_setting, "is no engine"),
+        (load("workers.engines.simulated.Settings"), FaultKind.unsupported_setting, "is not an engine"),
     ],
 )
 def test_a_load_that_fails_is_told_and_ends_the_process(

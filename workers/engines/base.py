@@ -178,7 +178,7 @@ class Engine(ABC):
         Raises:
             ProbeUnsupported: the engine cannot score tokens, with the reason.
         """
-        raise ProbeUnsupported(f"{type(self).__name__} does not tell how likely its tokens are")
+        raise ProbeUnsupported(f"{type(self).__name__} cannot state how likely its tokens are")
 
     def time_passes(self, request: TimePasses) -> PassesTimed:
         """See `workers.protocol.TimePasses`. Ends the conversation.
@@ -194,7 +194,7 @@ class Engine(ABC):
         Raises:
             ProbeUnsupported: the engine cannot, and why.
         """
-        raise ProbeUnsupported(f"{type(self).__name__} does not tell the tokens of an answer")
+        raise ProbeUnsupported(f"{type(self).__name__} cannot state the tokens of an answer")
 
     def close(self) -> None:
         """Let go of everything; the process ends next."""

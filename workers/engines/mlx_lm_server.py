@@ -148,7 +148,9 @@ class MlxLmServer(LaunchedEngine):
         by_token = _likely(_places(choice), place)
         missing = [token for token in request.rivals if token not in by_token]
         if missing:
-            raise ProbeUnsupported(f"token {missing[0]} is not among the {TOP_TOKENS} that the server tells of a place")
+            raise ProbeUnsupported(
+                f"token {missing[0]} is not among the {TOP_TOKENS} that the server sends for a place"
+            )
 
         def told(token: int) -> TokenScore:
             return TokenScore(token_id=token, text=self._decoded([token]), logprob=by_token[token])
@@ -185,7 +187,7 @@ def _places(choice: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     logprobs = choice.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     if not isinstance(content, list) or not content:
-        raise ProbeUnsupported("the server told no log-probabilities")
+        raise ProbeUnsupported("the server sent no log-probabilities")
     return content
 
 
@@ -194,4 +196,4 @@ def _likely(places: Sequence[Mapping[str, Any]], place: int) -> dict[int, float]
     try:
         return {int(each["id"]): float(each["logprob"]) for each in places[place]["top_logprobs"]}
     except (LookupError, TypeError, ValueError):
-        raise ProbeUnsupported("the server told no likely tokens of the place") from None
+        raise ProbeUnsupported("the server sent no likely tokens for the place") from None

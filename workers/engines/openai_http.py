@@ -71,7 +71,7 @@ class OpenaiHttp(ServerEngine):
         if own.tokenizer is not None:
             folder = Path(own.tokenizer).expanduser()
             if not folder.is_dir():
-                raise EngineError(FaultKind.checkpoint_missing, f"engine.tokenizer {folder} is no folder")
+                raise EngineError(FaultKind.checkpoint_missing, f"engine.tokenizer {folder} is not a folder")
             self._use_tokenizer(folder)
         client = Client(
             own.url,
@@ -121,7 +121,7 @@ class OpenaiHttp(ServerEngine):
         if own.log_file is not None:
             path = Path(own.log_file).expanduser()
             if not path.is_file():
-                raise EngineError(FaultKind.unsupported_setting, f"engine.log_file {path} is no file")
+                raise EngineError(FaultKind.unsupported_setting, f"engine.log_file {path} is not a file")
             log = ServerLog(path)
             return log, log.mark()
         return None, 0

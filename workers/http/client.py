@@ -173,7 +173,7 @@ class Client:
                 ) as response,
             ):
                 if (encoding := response.headers.get("content-encoding", "identity")) != "identity":
-                    raise Unreachable(f"{self.url}{path} sends {encoding}, although it was told not to")
+                    raise Unreachable(f"{self.url}{path} sends {encoding}, although the request refused compression")
                 found = Fetched(status_code=response.status_code, content=_held(response, f"{self.url}{path}"))
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
             problem = error
@@ -219,7 +219,9 @@ class Client:
         if response.status_code != httpx.codes.OK:
             raise StatusError(self.url, response.status_code, said)
         if encoding != "identity":
-            raise EngineError(FaultKind.generation_failed, f"{self.url} sends {encoding}, although it was told not to")
+            raise EngineError(
+                FaultKind.generation_failed, f"{self.url} sends {encoding}, although the request refused compression"
+            )
         if said != text[:_SHOWN]:  # an error after HTTP 200, without a stream
             raise EngineError(kind_of(said, FaultKind.generation_failed), f"{self.url} reported an error: {said}")
         raise EngineError(
@@ -249,7 +251,7 @@ def checked_url(url: str) -> str:
         KNOWN.add(url)
     if not _can_be_asked(url):
         raise EngineError(
-            FaultKind.unsupported_setting, f"{url!r} is no address", remedy="write it as http://127.0.0.1:8080"
+            FaultKind.unsupported_setting, f"{url!r} is not a valid address", remedy="write it as http://127.0.0.1:8080"
         )
     return url.rstrip("/").removesuffix("/v1")
 

@@ -51,7 +51,7 @@ def published_gb_per_s(chip: str | None, gpu_cores: int | None) -> tuple[float |
     """
     match = re.fullmatch(r"Apple M(\d+)(?: (Pro|Max|Ultra))?", chip or "")
     if match is None:
-        return None, f"{chip or 'this chip'} is none of Apple's whose figure is published"
+        return None, f"{chip or 'this chip'} is not an Apple chip with a published figure"
     found = _PUBLISHED.get((int(match[1]), match[2] or ""))
     if found is None:
         return None, f"no published figure for {chip}"

@@ -181,7 +181,7 @@ _LINUX: dict[str, Callable[[System], str]] = {
     "chip": _linux_chip,
     "cpu_count": lambda _system: _not_empty(str(os.cpu_count() or ""), "os.cpu_count"),
     "performance_cores": _not_there("Linux does not name kinds of cores"),
-    "gpu_cores": _not_there("only Apple silicon's own GPU tells its cores"),
+    "gpu_cores": _not_there("only Apple silicon's own GPU states its cores"),
     "memory_bytes": _linux_memory,
     "boot_id": lambda system: system.read("/proc/sys/kernel/random/boot_id"),
     "hardware_uuid": _not_there("Linux shows it to root alone; the machine is known by its name and hardware"),
@@ -196,5 +196,5 @@ def _not_empty(text: str, source: str) -> str:
 
 def _natural(text: str, source: str) -> int:
     if not text.isdecimal():
-        raise Unreadable(f"{source}: {text!r} is no number")
+        raise Unreadable(f"{source}: {text!r} is not a number")
     return int(text)

@@ -17,7 +17,7 @@ _FREQUENCIES = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq"
 def read_thermal_level(system: System) -> float:
     """Always raises `Unreadable`, with one of two reasons: the kernel states temperatures, not a level."""
     if system.list(_ZONES):
-        raise Unreadable("Linux tells temperatures (thermal_zone_c), not a level of thermal pressure")
+        raise Unreadable("Linux states temperatures (thermal_zone_c), not a level of thermal pressure")
     raise Unreadable("no thermal zones here: a virtual machine, or a kernel without them")
 
 
@@ -51,7 +51,7 @@ def read_power_source(system: System) -> str:
     batteries = [supply for supply, kind in kinds.items() if kind == "Battery"]
     if any(_reads_as(system, f"{supply}/status", "Discharging") for supply in batteries):
         return "battery"
-    raise Unreadable("no power supply tells its state: a desktop, a server or a virtual machine")
+    raise Unreadable("no power supply states its charge: a desktop, a server or a virtual machine")
 
 
 def read_power_mode(system: System) -> str:

@@ -32,7 +32,7 @@ _BYTES_PER_MIB = 2**20
 def thermal_level(number: int) -> tuple[float, str]:
     """The level of thermal pressure with its name."""
     if not 0 <= number < len(THERMAL_LEVELS):
-        raise Unreadable(f"{THERMAL_KEY} is {number}, which is no level")
+        raise Unreadable(f"{THERMAL_KEY} is {number}, which is not a level")
     return float(number), THERMAL_LEVELS[number]
 
 
@@ -85,7 +85,7 @@ def parse_vm_pressure(text: str) -> tuple[float, str]:
     """1 normal, 2 warning, 4 critical, from `sysctl kern.memorystatus_vm_pressure_level`."""
     level = _whole(parse_sysctl(text), "kern.memorystatus_vm_pressure_level")
     if level not in VM_PRESSURES:
-        raise Unreadable(f"kern.memorystatus_vm_pressure_level is {level}, which is no level")
+        raise Unreadable(f"kern.memorystatus_vm_pressure_level is {level}, which is not a level")
     return float(level), VM_PRESSURES[level]
 
 
@@ -102,7 +102,7 @@ def parse_wired_limit(text: str) -> float:
     """Bytes that the GPU may wire, from `sysctl iogpu.wired_limit_mb`; 0 there means the system's own default."""
     mib = _whole(parse_sysctl(text), "iogpu.wired_limit_mb")
     if mib == 0:
-        raise Unreadable("iogpu.wired_limit_mb is 0: the system's default, which it does not tell")
+        raise Unreadable("iogpu.wired_limit_mb is 0: the system's default, whose value it does not state")
     return float(mib) * _BYTES_PER_MIB
 
 
@@ -181,7 +181,7 @@ def parse_process_info(text: str) -> tuple[tuple[float, str], bool]:
 def _whole(values: dict[str, str], name: str) -> int:
     text = values.get(name, "")
     if not text.isdecimal():
-        raise Unreadable(f"sysctl {name} is no number: {text!r}")
+        raise Unreadable(f"sysctl {name} is not a number: {text!r}")
     return int(text)
 
 

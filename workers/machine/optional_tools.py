@@ -95,7 +95,7 @@ class _Energy:
             if value is not None:
                 self._totals[part] = self._totals.get(part, 0.0) + float(value)
         if not self._totals:
-            raise Unreadable("zeus-apple-silicon tells no energy of this chip")
+            raise Unreadable("zeus-apple-silicon states no energy for this chip")
         return dict(self._totals)
 
 
@@ -134,7 +134,7 @@ def read_nvidia_energy_mj(system: System) -> dict[str, float]:
     """Millijoules since the driver was loaded."""
     found = _nvml(lambda nvml, device: float(nvml.nvmlDeviceGetTotalEnergyConsumption(device)))(system)
     if not isinstance(found, float):
-        raise Unreadable("NVML tells no energy")
+        raise Unreadable("NVML states no energy")
     return {"": found}
 
 

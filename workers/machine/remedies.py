@@ -7,7 +7,7 @@ _NEEDS_TOOL = {
     "nvidia-ml-py": "on a machine with an NVIDIA GPU: install the package nvidia-ml-py",
 }
 _BY_FIELD = {
-    ("linux", "thermal_level"): "nothing: only macOS tells a level; thermal_zone_c and cpu_mhz stand in for it",
+    ("linux", "thermal_level"): "nothing: only macOS states a level; thermal_zone_c and cpu_mhz stand in for it",
     ("linux", "thermal_zone_c"): "a physical machine: a virtual one has no sensors",
     ("linux", "power_source"): "a machine with a battery; others run on mains power in any case",
     ("linux", "power_mode"): "a physical machine whose firmware or kernel sets the clock",

@@ -188,7 +188,7 @@ def _load(_system: System) -> float:
     try:
         return os.getloadavg()[0]
     except OSError as error:
-        raise Unreadable("the system tells no load average") from error
+        raise Unreadable("the system states no load average") from error
 
 
 def _memory_available(_system: System) -> float:

@@ -64,7 +64,7 @@ def of_command(command: Sequence[str], environment: Mapping[str, str] | None = N
         )
         version, found = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        return unknown(f"{python} does not tell its packages: {' '.join(str(error).split())[:200]}")
+        return unknown(f"{python} does not list its packages: {' '.join(str(error).split())[:200]}")
     return Served(python=str(version), versions=dict(found), source=f"interpreter {python}")
 
 

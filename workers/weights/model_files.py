@@ -78,7 +78,7 @@ def _shards(index: Path) -> set[str]:
     table = read_json(index).get("weight_map", {})
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
         raise EngineError(
-            FaultKind.checkpoint_corrupt, f"{index}: weight_map is no table of names", remedy="fetch it again"
+            FaultKind.checkpoint_corrupt, f"{index}: weight_map is not a table of names", remedy="fetch it again"
         )
     return set(table.values())
 

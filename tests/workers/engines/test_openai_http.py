@@ -273,10 +273,10 @@ def test_without_a_chat_template_the_text_goes_as_it_is(url: str, script: Script
         ({"preset": "llamacpp"}, "no evidence preset is named 'llamacpp'"),
         ({"evidence": {"sign": [{"id": "a"}]}}, "missing"),
         ({"evidence": {"title": "x"}, "preset": "vllm"}, "excludes"),
-        ({"log_file": "/no/such/file"}, "is no file"),
+        ({"log_file": "/no/such/file"}, "is not a file"),
         ({"log_file": "/dev/null", "log_command": "true"}, "excludes"),
-        ({"tokenizer": "/no/such/folder"}, "is no folder"),
-        ({"url": "localhost"}, "is no address"),
+        ({"tokenizer": "/no/such/folder"}, "is not a folder"),
+        ({"url": "localhost"}, "is not a valid address"),
         ({"modell": "x"}, "does not know modell"),
     ],
 )

@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_none_with_a_reason(platform: str) -> None:
 
 def test_words_for_a_number_are_none_with_a_reason() -> None:
     host = read_host(Recorded(platform="darwin", commands=MAC | {"sysctl -n hw.memsize": "a lot"}))
-    assert (host.memory_bytes, host.missing) == (None, {"memory_bytes": "memory_bytes: 'a lot' is no number"})
+    assert (host.memory_bytes, host.missing) == (None, {"memory_bytes": "memory_bytes: 'a lot' is not a number"})
 
 
 def test_the_fastest_cores_count_whatever_their_name() -> None:

@@ -145,7 +145,7 @@ def test_clients_without_the_counter_are_no_zero() -> None:
 
 @pytest.mark.parametrize("number", [-1, 5, 2**64 - 1])
 def test_a_level_that_is_none_is_refused(number: int) -> None:
-    with pytest.raises(Unreadable, match="which is no level"):
+    with pytest.raises(Unreadable, match="which is not a level"):
         macos.thermal_level(number)
 
 
@@ -424,7 +424,9 @@ def test_a_laptop_is_read_whole() -> None:
         "swap_used_bytes": (500 * 1024.0, None),
     }
     assert {name: values[name] for name in expected} == expected
-    assert found["thermal_level"].reason == "Linux tells temperatures (thermal_zone_c), not a level of thermal pressure"
+    assert (
+        found["thermal_level"].reason == "Linux states temperatures (thermal_zone_c), not a level of thermal pressure"
+    )
 
 
 def test_mains_goes_before_a_battery_and_a_profile_before_a_governor() -> None:
