@@ -12,6 +12,7 @@ from typing import Any
 
 from db.json_guard import read_json
 from orchestrator.typed import build
+from orchestrator.vocabulary import METRICS
 
 PLAN_VERSION = 1
 MOST_PLAN_CHARACTERS = 64_000_000  # prompts included
@@ -20,7 +21,7 @@ MOST_ROUNDS = 1_000_000
 # tokenizers of its kind lie within some 15 per cent.
 CHARACTERS_PER_TOKEN = 3.3
 _CHOICES = {
-    "metric": ("end_to_end_tps", "decode_tps", "prefill_tps", "ttft_s"),
+    "metric": METRICS,
     "interleave_by": ("prompt", "workload"),
     "residency": ("resident", "swap"),
     "evidence": ("require", "record"),

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from db.metrics import METRICS
+from db.metrics import LOWER_IS_FASTER, METRIC_WORDS, METRICS
 
-__all__ = ["IMPORT_FORMATS", "METRICS", "VERDICTS", "Verdict"]
+__all__ = ["IMPORT_FORMATS", "LOWER_IS_FASTER", "METRICS", "METRIC_WORDS", "VERDICTS", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,9 @@
 
 from db.escaping import shown as shown
 from db.escaping import shown_line as shown_line
+from orchestrator.vocabulary import METRIC_WORDS as METRIC_WORDS
 
 MISSING = "\u2013"
-METRIC_WORDS = {
-    "end_to_end_tps": "end-to-end rate (tokens/s)",
-    "decode_tps": "decode rate (tokens/s)",
-    "prefill_tps": "prefill rate (tokens/s)",
-    "ttft_s": "time to first token (s)",
-}
 TIMES, MINUS, MORE = "\u00d7", "\u2212", "\u2026"
 _SPACE = "\u00a0"  # no line ends between a number and its sign
 

@@ -2,17 +2,17 @@
 
 import pytest
 
+from conf.schema import Metric
 from orchestrator import cli
 from orchestrator.importers.formats import FORMATS
 from orchestrator.report.charts.theme import TONES
 from orchestrator.report.render_terminal import STYLES
-from orchestrator.report.words import METRIC_WORDS
 from orchestrator.vocabulary import IMPORT_FORMATS, METRICS, VERDICTS
 
 
 def test_every_word_of_the_vocabulary_can_be_drawn_and_read() -> None:
     assert {verdict.tone for verdict in VERDICTS.values()} == set(STYLES) == set(TONES)
-    assert set(METRICS) == set(METRIC_WORDS)
+    assert [each.name for each in Metric] == list(METRICS)
     assert set(IMPORT_FORMATS) == {each.name for each in FORMATS}
 
 
