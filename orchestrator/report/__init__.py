@@ -1,9 +1,10 @@
-"""A run as one page: pure builders of charts, sections and page from values, and a thin loader and writer around them.
+"""What is said of a run: one document, drawn on the terminal, as Markdown and as a page.
 
-loading     database -> Material       the only module that reads a database
-timeline    rows -> trials in time order, the drift that the control shows
-charts/     values -> Vega-Lite specifications
-sections/   Material -> Report: sections of figures and tables, and what is left out and why
-page        Report -> HTML;  markdown: Report -> Markdown;  drawing: chart -> SVG and PNG
+loading     stored run -> Material     the only module here that reads a database
+sections/   Material -> sections of figures and tables, or why there is none
+building    Material -> Document: an audit, or a whole report
+terminal, markdown, page, json         Document -> text (json: all values of the Material)
+charts/     values -> Vega-Lite specifications; drawing: chart -> SVG and PNG; sketches: values -> characters
+relations   two runs beside each other, an arm over time: on the terminal
 writing     files
 """

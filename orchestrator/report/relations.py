@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.report.words import decimals, span
+from orchestrator.report.terminal import STYLES
+from orchestrator.report.words import decimals, span, times
 from orchestrator.statistics.compare import ALPHA, RunComparison
 from orchestrator.statistics.history import Change, Point
 from orchestrator.statistics.unrandomised import DriftExplanation
 from orchestrator.views.terminal import table
+from orchestrator.vocabulary import VERDICTS
 
 POINTS_SHOWN = 12
 BARS = "▁▂▃▄▅▆▇█"
@@ -72,8 +74,9 @@ def print_history(name: str, points: Sequence[Point], changes: Sequence[Change],
 
 def print_explanations(found: Sequence[DriftExplanation], out: Console) -> None:
     """Configurations that no run held together: what drift would explain their difference."""
+    drift = VERDICTS["could_be_drift"]
     for one in found:
-        out.print(Text("could be drift: ", style="yellow") + Text(f"{one.ratio:.3f}x; {one.text}"))
+        out.print(Text.assemble((f"{drift.words}: ", STYLES[drift.tone]), f"{times(one.ratio)}; {one.text}"))
 
 
 def bars(values: Iterable[float]) -> str:

@@ -86,7 +86,7 @@ class _Printer:
     def strokes(self, strokes: Iterable[Stroke]) -> None:
         for stroke in strokes:
             style = STYLES[stroke.tone] if stroke.tone else ""
-            self.out.print(Text(self.letters(stroke.text), style=style), no_wrap=True)
+            self.out.print(Text(self.letters(stroke.text), style=style))
 
     def grid(self, grid: Grid) -> None:
         """A table with a caption shows its columns of long texts elsewhere; one without has them under each row."""
@@ -99,7 +99,7 @@ class _Printer:
             self.out.print(self._table(grid))
 
     def _table(self, grid: Grid) -> Table:
-        heads = [self.letters(grid.columns[at]) for at in grid.beside]
+        heads = [self._head(grid, at) for at in grid.beside]
         made = table(*heads)
         made.show_header = any(heads)
         made.padding = (0, 1, 0, 0)
@@ -112,6 +112,12 @@ class _Printer:
             made.add_row(*cells)
             before = row
         return made
+
+    def _head(self, grid: Grid, column: int) -> str:
+        """A column's head; its words stand above each other where names would have to break otherwise."""
+        head = self.letters(grid.columns[column])
+        natural = sum(max(len(grid.columns[at]), grid.longest(at)) + 1 for at in grid.beside)
+        return head.replace(" ", "\n") if column in grid.numeric and natural > self.out.width else head
 
     def _stacked(self, grid: Grid, row: Sequence[str | Cell]) -> None:
         """A row whose texts are too long to stand beside each other: each under the first, with its name."""

@@ -396,7 +396,10 @@ def arms_section(material: Material) -> Section:
     grids = [_arms_grid([arm for arm in arms if arm.prompt_class is None], caption=None)]
     if len({arm.prompt_class for arm in parts}) > 1:
         grids.append(replace(_arms_grid(parts, caption="By kind of prompt"), extra=True))
-    lead = "Medians over an arm's usable generations, rates in tokens a second. They hold the drift: compare by ratios."
+    lead = (
+        "Medians over an arm's usable generations, rates in tokens per second; token p95: the 95th percentile of the"
+        " times between tokens. They hold the drift: compare by ratios."
+    )
     return Section(key="arms", title="Each arm in numbers", lead=lead, grids=tuple(grids))
 
 
@@ -417,7 +420,7 @@ def _arms_grid(arms: Sequence[ArmSummary], *, caption: str | None) -> Grid:
         )
         for arm in arms
     )
-    speeds = ("first token", "prefill", "decode", "end to end", "token, 95th percentile")
+    speeds = ("first token", "prefill", "decode", "end to end", "token p95")
     columns = ("arm", "prompts", "trials", *speeds, "accept length", "accepted", "peak memory")
     return Grid(columns=columns, rows=rows, numeric=frozenset(range(2, len(columns))), caption=caption).without_empty()
 
