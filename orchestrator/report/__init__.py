@@ -3,7 +3,7 @@
 loading     stored run -> Material     the only module here that reads a database
 sections/   Material -> sections of figures and tables, or why there is none
 building    Material -> Document: an audit, or a whole report
-terminal, markdown, page, json         Document -> text (json: all values of the Material)
+render_*    Document -> terminal, Markdown, HTML; Material -> JSON
 charts/     values -> Vega-Lite specifications; drawing: chart -> SVG and PNG; sketches: values -> characters
 relations   two runs beside each other, an arm over time: on the terminal
 writing     files

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.report.terminal import STYLES
+from orchestrator.report.render_terminal import STYLES
 from orchestrator.report.words import decimals, span, times
 from orchestrator.statistics.compare import ALPHA, RunComparison
 from orchestrator.statistics.history import Change, Point

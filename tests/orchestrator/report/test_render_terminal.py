@@ -3,10 +3,10 @@
 import io
 
 import pytest
-from orchestrator.report.terminal import print_document
 from rich.console import Console
 
 from orchestrator.report.document import Absent, Cell, Document, Fork, Grid, Line, Section
+from orchestrator.report.render_terminal import print_document
 
 NAME = "block_size=4 acceptance=null"
 NUMBERS = ("first token", "prefill", "decode", "end to end", "token p95", "accept length", "accepted", "peak memory")
