@@ -216,6 +216,9 @@ class Client:
         text = _held(response, self.url).decode("utf-8", errors="replace").strip()
         text = mask(text)  # before it is cut: half a key is a key that nobody finds
         said = _said(text)
+        if response.is_redirect:
+            where = mask(response.headers.get("location", ""))[:_SHOWN]
+            said = f"it redirects to {where}; no redirect is followed: write the address that answers into engine.url"
         if response.status_code != httpx.codes.OK:
             raise StatusError(self.url, response.status_code, said)
         if encoding != "identity":

@@ -280,6 +280,13 @@ def test_another_status_is_told_with_the_servers_words(
     assert error.kind is kind
 
 
+def test_a_redirect_is_not_followed_and_its_goal_is_named(serve: Callable[..., Server]) -> None:
+    server = serve([b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n"])
+    said = str(failed(server))
+    assert "HTTP 302: it redirects to file:///etc/passwd" in said
+    assert "write the address that answers into engine.url" in said
+
+
 def test_an_answer_in_one_piece_has_no_token_times(serve: Callable[..., Server]) -> None:
     head = HEAD.replace(b"text/event-stream", b"application/json")
     whole = b'     {"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}'
