@@ -1,0 +1,194 @@
+"""Real servers under a second client: count the generations that are taken for what they were not.
+
+    python benchmarks/wrong_engines.py [--generations 100] [--seed 0]
+
+The real `dflash serve`, as interlace launches it and attached by its address and log, and the real `mlx_lm.server`,
+attached. The models are tiny. Of `dflash serve`, requests of up to 32 tokens decode plainly: ours do, and the second
+client's, which are longer, are drafted at the same time, by the same server, into the same log and figures. Wrong: a
+request of ours that decoded plainly counts as engaged. Honest: a long one of ours, alone, counts. `mlx_lm.server` has
+no draft at all, and the settings claim one. `sabotaged_servers.py` does the same with stand-ins of all presets.
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.workers import tiny_drafts
+from tests.workers.engine_contract import answer
+from tests.workers.environments import lent_package
+from workers.engines.base import Engine, TurnRequest
+from workers.engines.dflash_server import DflashServer
+from workers.engines.mlx_lm_server import MlxLmServer
+from workers.engines.openai_http import OpenaiHttp
+from workers.engines.server_launch import LaunchedEngine
+from workers.errors import EngineError
+
+GREEDY: dict[str, Any] = {"name": "greedy", "temperature": 0.0}
+PLAIN_TOKENS = 32  # of a request, at most, that is decoded plainly
+PROMPT = "Write down what a linked list is."
+
+
+@dataclass
+class Stage:
+    """A real server with its log, the engine that asks it, and who else does."""
+
+    engine: Engine
+    url: str
+    log: Path
+    luck: random.Random
+
+    def ours(self, tokens: int) -> bool | None:
+        """One conversation of one turn; what the evidence says of it."""
+        self.engine.start_conversation()
+        messages = [{"role": "user", "content": PROMPT}]
+        request = TurnRequest(messages=messages, turn=0, max_tokens=tokens, seed=3, sequence=0, sequence_total=1)
+        return answer(self.engine, request).evidence.engaged
+
+    def ours_plain(self) -> bool | None:
+        return self.ours(self.luck.randint(8, PLAIN_TOKENS))
+
+    def theirs(self) -> None:
+        """The second client's request, read to its end."""
+        tokens = self.luck.randint(PLAIN_TOKENS + 1, 64)
+        body = {"model": "default_model", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": tokens}
+        asked = urllib.request.Request(f"{self.url}/v1/chat/completions", json.dumps(body | {"stream": True}).encode())
+        asked.add_header("Content-Type", "application/json")
+        with suppress(OSError), urllib.request.urlopen(asked, timeout=60) as found:
+            found.read()
+
+
+def alone(stage: Stage) -> bool | None:
+    return stage.ours_plain()
+
+
+def after_theirs(stage: Stage) -> bool | None:
+    """Its lines and figures may come late."""
+    stage.theirs()
+    return stage.ours_plain()
+
+
+def during_theirs(stage: Stage) -> bool | None:
+    client = threading.Thread(target=stage.theirs)
+    client.start()
+    try:
+        return stage.ours_plain()
+    finally:
+        client.join()
+
+
+def theirs_meanwhile(stage: Stage) -> bool | None:
+    client = threading.Timer(stage.luck.uniform(0, 0.05), stage.theirs)
+    client.start()
+    try:
+        return stage.ours_plain()
+    finally:
+        client.join()
+
+
+def log_rewritten(stage: Stage) -> bool | None:
+    """The log begins anew with its own older lines while our request runs."""
+    older = stage.log.read_bytes()
+    writer = threading.Timer(stage.luck.uniform(0, 0.05), stage.log.write_bytes, (older,))
+    writer.start()
+    try:
+        return stage.ours_plain()
+    finally:
+        writer.join()
+
+
+def honest(stage: Stage) -> bool | None:
+    return stage.ours(PLAIN_TOKENS + 16)
+
+
+WRONG: dict[str, Callable[[Stage], bool | None]] = {
+    "alone": alone,
+    "after theirs": after_theirs,
+    "during theirs": during_theirs,
+    "theirs meanwhile": theirs_meanwhile,
+    "log rewritten": log_rewritten,
+}
+
+
+@contextmanager
+def loaded(engine: Engine) -> Iterator[Engine]:
+    engine.load()
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def attached(launched: LaunchedEngine, checkpoint: dict[str, Any], *, preset: str, mechanism: str) -> OpenaiHttp:
+    url, log = place_of(launched)
+    settings = {"url": url, "preset": preset, "mechanism": mechanism, "log_file": str(log), "model": "default_model"}
+    return OpenaiHttp(settings=settings, checkpoint=checkpoint, draft=None, sampling=GREEDY)
+
+
+def place_of(launched: LaunchedEngine) -> tuple[str, Path]:
+    """Where a launched server answers, and what it prints to."""
+    process = launched._process  # noqa: SLF001 - what an engine keeps to itself, and a second client finds out
+    assert process is not None
+    return f"http://127.0.0.1:{process.spec.port}", process.log.path
+
+
+def stages(folder: Path, luck: random.Random) -> Iterator[tuple[str, Stage]]:
+    """Each server in turn, with what is asked of it."""
+    target, draft = tiny_drafts.build_target(folder / "target"), tiny_drafts.build_draft(folder / "draft")
+    with lent_package(folder) as python:
+        settings = {"server_python": python, "prefix_cache": False, "fastpath_max_tokens": PLAIN_TOKENS}
+        server = DflashServer(settings=settings, checkpoint=target, draft=draft, sampling=GREEDY)
+        with loaded(server):
+            url, log = place_of(server)
+            yield "dflash serve, launched", Stage(server, url, log, luck)
+            with loaded(attached(server, target, preset="dflash_mlx", mechanism="dflash")) as engine:
+                yield "dflash serve, attached", Stage(engine, url, log, luck)
+    plain = MlxLmServer(settings={}, checkpoint=target, draft=None, sampling=GREEDY)
+    with loaded(plain):
+        url, log = place_of(plain)
+        with loaded(attached(plain, target, preset="mlx_lm_server", mechanism="draft_model")) as engine:
+            yield "mlx_lm.server, attached", Stage(engine, url, log, luck)
+
+
+def become_of(stage: Stage, act: Callable[[Stage], bool | None]) -> str:
+    try:
+        found = act(stage)
+    except EngineError:
+        return "refused"
+    return {True: "engaged", False: "not engaged", None: "unknown"}[found]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--generations", type=int, default=100, help="wrong ones, over all servers and scenarios")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    each = -(-asked.generations // (3 * len(WRONG)))
+    admitted = total = 0
+    print(f"{'server':26}{'scenario':18}{'n':>5}{'engaged':>9}{'unknown':>9}{'not engaged':>13}{'refused':>9}")
+    with (
+        tempfile.TemporaryDirectory(prefix="wrong-") as folder,
+        stages(Path(folder), random.Random(asked.seed)) as all_,
+    ):
+        for title, stage in all_:
+            for name, act in {"honest": honest, **WRONG}.items():
+                found = Counter(become_of(stage, act) for _ in range(each))
+                admitted += found["engaged"] if name != "honest" else 0
+                total += each if name != "honest" else 0
+                shown = [found[word] for word in ("engaged", "unknown", "not engaged", "refused")]
+                print(f"{title:26}{name:18}{each:5}{shown[0]:9}{shown[1]:9}{shown[2]:13}{shown[3]:9}", flush=True)
+    print(f"wrong generations that count as engaged: {admitted} of {total}")
+    return 1 if admitted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
