@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.workers import tiny_drafts
-from tests.workers.engine_contract import answer
 from tests.workers.environments import lent_package
 from workers.engines.base import Engine, TurnRequest
 from workers.engines.dflash_server import DflashServer
@@ -32,6 +31,7 @@ from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.openai_http import OpenaiHttp
 from workers.engines.server_launch import LaunchedEngine
 from workers.errors import EngineError
+from workers.stopwatch import Stopwatch
 
 GREEDY: dict[str, Any] = {"name": "greedy", "temperature": 0.0}
 PLAIN_TOKENS = 32  # of a request, at most, that is decoded plainly
@@ -52,7 +52,11 @@ class Stage:
         self.engine.start_conversation()
         messages = [{"role": "user", "content": PROMPT}]
         request = TurnRequest(messages=messages, turn=0, max_tokens=tokens, seed=3, sequence=0, sequence_total=1)
-        return answer(self.engine, request).evidence.engaged
+        self.engine.prepare(request)
+        Stopwatch(self.engine.clock).time(self.engine.answer)
+        found = self.engine.finish().evidence[0]  # of the mechanism; others tell of parts of it
+        self.engine.settle()
+        return found.engaged
 
     def ours_plain(self) -> bool | None:
         return self.ours(self.luck.randint(8, PLAIN_TOKENS))
@@ -175,11 +179,8 @@ def main() -> int:
     each = -(-asked.generations // (3 * len(WRONG)))
     admitted = total = 0
     print(f"{'server':26}{'scenario':18}{'n':>5}{'engaged':>9}{'unknown':>9}{'not engaged':>13}{'refused':>9}")
-    with (
-        tempfile.TemporaryDirectory(prefix="wrong-") as folder,
-        stages(Path(folder), random.Random(asked.seed)) as all_,
-    ):
-        for title, stage in all_:
+    with tempfile.TemporaryDirectory(prefix="wrong-") as folder:
+        for title, stage in stages(Path(folder), random.Random(asked.seed)):
             for name, act in {"honest": honest, **WRONG}.items():
                 found = Counter(become_of(stage, act) for _ in range(each))
                 admitted += found["engaged"] if name != "honest" else 0
