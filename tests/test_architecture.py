@@ -128,6 +128,7 @@ def loaded_by_command(command: str) -> set[str]:
 FRAMES = {"pandas", "scipy"}  # pandas itself loads pyarrow where it is installed
 PLANNING = {"hydra", "omegaconf", "numpy"}
 ELSEWHERE = {"alembic", "vl_convert", "httpx", "mlx", "huggingface_hub", "transformers"}
+DESIGN = "engine=simulated checkpoint=simulated workload=quick engine.effect=1.0,1.2"
 OFTEN = FRAMES | PLANNING | ELSEWHERE | {"sqlalchemy.orm", "rich.progress"}
 
 
@@ -140,7 +141,8 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("INTERLACE_DB", str(database))
         patch.setenv("INTERLACE_CACHE", str(folder / "cache"))
         patch.chdir(folder)
-        loaded_by_command("run engine=simulated checkpoint=simulated workload=quick engine.effect=1.0,1.2 --quiet")
+        loaded_by_command(f"run {DESIGN} --quiet")
+        loaded_by_command(f"plan {DESIGN}")  # simulates what it can detect, and keeps that
         yield
 
 
@@ -155,8 +157,8 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         ("doctor --json", FRAMES | PLANNING | {"alembic", "vl_convert", "mlx"}),
         ("history --simulated", PLANNING - {"numpy"} | ELSEWHERE | {"scipy"}),
         ("audit", PLANNING - {"numpy"} | ELSEWHERE | {"scipy"}),
-        ("plan engine=simulated checkpoint=simulated workload=quick engine.effect=1.0,1.2", {"scipy"} | ELSEWHERE),
-        ("report -o page.html", ELSEWHERE - {"vl_convert"} | {"scipy"}),
+        (f"plan {DESIGN}", FRAMES | ELSEWHERE),
+        ("report -o page.html", PLANNING - {"numpy"} | ELSEWHERE - {"vl_convert"} | {"scipy"}),
         ("audit --help", OFTEN | {"sqlalchemy"}),
         ("queue add --help", OFTEN | {"sqlalchemy"}),
     ],
