@@ -1,6 +1,8 @@
 """Real servers under a second client: count the generations that are taken for what they were not.
 
-    python benchmarks/wrong_engines.py [--generations 100] [--seed 0]
+    python benchmarks/wrong_engines.py [--generations 100] [--seed 0] | cat
+
+The pipe matters: where the output is a file, launched servers print into that file.
 
 The real `dflash serve`, as interlace launches it and attached by its address and log, and the real `mlx_lm.server`,
 attached. The models are tiny. Of `dflash serve`, requests of up to 32 tokens decode plainly: ours do, and the second
