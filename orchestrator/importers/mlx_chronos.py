@@ -66,7 +66,7 @@ def read(body: Any) -> ForeignResults:
     if _durations(body):
         tally.say("a trial's time is placed by the phases' durations: the file has none of its own")
     elif at is not None:
-        tally.say("every trial has the file's time: it has no durations of its phases")
+        tally.say("no trial has a time of its own: the file does not state how long its phases took")
     return ForeignResults(
         format=NAME,
         tool_version=meta.get("chronos_version"),
