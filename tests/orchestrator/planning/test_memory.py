@@ -13,8 +13,10 @@ from orchestrator.planning.memory import (
     Cache,
     ModelSize,
     arm_memory,
+    held_note,
     kv_bytes_per_token,
     load_note,
+    peak_note,
     plan_memory,
     share_of_memory_bytes,
 )
@@ -198,3 +200,42 @@ def test_memory_that_differs_by_more_than_a_tenth_is_noted(
     note = load_note(planned_bytes=planned, measured_bytes=measured)
     assert (note is None) == (share is None)
     assert share is None or share in str(note)
+
+
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("planned", "held", "is_noted"),
+    [(None, GB, False), (0, GB, False), (GB, None, False), (GB, 9 * 10**8, False), (GB, 9 * 10**8 - 1, True),
+     (GB, 242 * 10**7, False), (GB, 242 * 10**7 + 1, True)],
+)  # fmt: skip
+def test_processes_may_hold_the_weights_and_an_allowance_for_two(
+    planned: int | None, held: int | None, *, is_noted: bool
+) -> None:
+    """1 GB of weights and twice 0.6 GB, each with a tenth more."""
+    note = held_note(planned_bytes=planned, held_bytes=held)
+    assert (note is not None) == is_noted
+    assert note is None or "against planned weights of 1.00 GB and up to 1.2 GB beside them" in note
+
+
+@pytest.mark.parametrize(
+    ("planned", "peak", "share"),
+    [(None, GB, None), (0, GB, None), (GB, None, None), (GB, 11 * 10**8, None), (GB, 10**8, None),
+     (GB, 112 * 10**7, "+12%")],
+)  # fmt: skip
+def test_only_a_peak_above_what_was_planned_is_noted(planned: int | None, peak: int | None, share: str | None) -> None:
+    note = peak_note(planned_bytes=planned, peak_bytes=peak)
+    assert (note is None) == (share is None)
+    assert note is None or (share in note and "up to 1.12 GB were held" in note)
+
+
+def test_a_server_that_runs_already_needs_nothing_more() -> None:
+    attached = arm_memory("a", model=MODEL, draft=None, context_tokens=10, attached=True)
+    alone = arm_memory("b", model=MODEL, draft=None, context_tokens=0, overhead_bytes=0)
+    assert attached.total_bytes == 0
+    for budget, fits in ((28 * GB, True), (28 * GB - 1, False)):
+        memory = plan_memory([attached, alone], budget_bytes=budget)
+        assert (memory.total_bytes, memory.resident_fits, bool(memory.too_large)) == (28 * GB, fits, not fits)
+    assert plan_memory([alone], budget_bytes=None).resident_fits is None
+    assert (share_of_memory_bytes(48 * GB), share_of_memory_bytes(None)) == (32 * GB, None)

@@ -332,3 +332,16 @@ def test_a_turn_contradicts_its_cache_counter_only_where_it_is_thrice_as_fast(
     found = flags(later, max_tokens=4, first_turn=generation())
     assert ("cached_zero_but_fast" in found) == is_flagged
     assert flags(replace(later, cached_tokens=None), max_tokens=4, first_turn=generation()) == []
+
+
+def test_stamps_that_go_back_are_flagged_and_equal_ones_are_not() -> None:
+    back = generation(stamps_us=[1_000_000, 2_000_000, 1_999_999, 2_500_000])
+    assert "stamps_not_monotonic" in flags(back, max_tokens=4)
+    level = generation(stamps_us=[1_000_000, 1_500_000, 1_500_000, 2_500_000])
+    assert "stamps_not_monotonic" not in flags(level, max_tokens=4)
+
+
+def test_an_answer_of_just_its_limit_is_whole() -> None:
+    assert flags(generation(finish_reason="length"), max_tokens=4) == []
+    assert flags(generation(finish_reason="length"), max_tokens=5) == ["length_before_max_tokens"]
+    assert flags(generation(finish_reason="stop"), max_tokens=3) == ["stop_at_max_tokens"]
