@@ -2,7 +2,9 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -11,12 +13,16 @@ from db import models
 from db.session import open_database, read_only
 from orchestrator.errors import HeldError
 from orchestrator.planning.weights import find_weights
+from orchestrator.running.gate import Passage
 from orchestrator.running.progress import UnderWay, Unit
 from orchestrator.running.recorder import Recorder, create_run, finish_run
+from orchestrator.running.trial import Fault, LoadMemory, Outcome
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
 from workers.machine.host import read_host
 from workers.machine.process_identity import Lease, current_lease
+from workers.machine.telemetry import Reading
+from workers.protocol import Hello, Loaded
 
 PLANNED = plan(arm("a"), arm("b"))
 SCHEDULE = build_schedule(PLANNED)
@@ -134,3 +140,86 @@ def test_a_dropped_arm_has_its_reason(recorder: Recorder) -> None:
 
 def test_a_run_is_simulated_where_all_of_its_arms_are(recorder: Recorder) -> None:
     assert recorder.simulated
+
+
+def measured(trial: ScheduledTrial, **changes: Any) -> Outcome:
+    """As it was seen: level 1 before, 2 while it ran, 0 after."""
+
+    def level(field: str, value: float) -> Reading:
+        return Reading(field=field, value=value, source="test")
+
+    seen = Outcome(
+        trial=trial,
+        started_at=dt.datetime(2026, 11, 30, 22, tzinfo=dt.UTC),
+        wall_s=10.0,
+        monotonic_s=10.25,
+        passage=Passage(waited_s=3.0, waited_for={"thermal_level": 3.0}),
+        generations=[],
+        fault=None,
+        before=(level("thermal_level", 1), Reading(field="power_source", value_text="mains", source="test")),
+        during=(level("thermal_level_max", 2),),
+        after=(level("thermal_level", 0),),
+        log_path="/logs/a",
+    )
+    return replace(seen, **changes)
+
+
+def test_a_trial_is_stored_with_its_state_and_every_reading(recorder: Recorder) -> None:
+    trial = of_round(0)[0]
+    verdict = recorder.save(measured(trial), attempt=0, order=["a", "b"])
+    (row,) = trials_of(recorder)
+    assert (row.status, row.excluded_reason) == (verdict.status, verdict.excluded_reason)
+    assert (row.status, row.excluded_reason) == ("excluded", "thermal: level 2 while it ran, above 1")
+    assert (row.thermal_before, row.thermal_max, row.thermal_after, row.thermal_reason) == (1, 2, 0, None)
+    assert (row.power_source, row.power_reason) == ("mains", None)
+    assert (row.wall_s, row.monotonic_s, row.gate_wait_s, row.gate_state) == (10.0, 10.25, 3.0, "waited")
+    assert (row.error_kind, row.error_message, row.log_path, row.ordinal) == (None, None, "/logs/a", 0)
+    with read_only(recorder.database) as session:
+        readings = {(each.phase, each.field): each.value for each in session.scalars(select(models.Telemetry))}
+    assert readings == {
+        ("before", "thermal_level"): 1.0,
+        ("before", "power_source"): None,
+        ("during", "thermal_level_max"): 2.0,
+        ("after", "thermal_level"): 0.0,
+    }
+
+
+def test_a_fault_is_stored_with_its_kind_and_what_is_unknown_with_its_reason(recorder: Recorder) -> None:
+    unread = (Reading(field="thermal_level", reason="no sensor"), Reading(field="power_source", reason="no battery"))
+    fault = Fault(kind="crashed", message="it ended")
+    recorder.save(
+        measured(of_round(0)[0], fault=fault, before=unread, during=(), after=()), attempt=0, order=["a", "b"]
+    )
+    (row,) = trials_of(recorder)
+    assert (row.status, row.error_kind, row.error_message) == ("invalid", "crashed", "it ended")
+    assert (row.thermal_before, row.thermal_max, row.thermal_after) == (None, None, None)
+    assert (row.thermal_reason, row.power_source, row.power_reason) == ("no sensor", None, "no battery")
+
+
+@pytest.mark.parametrize(("drafted", "width", "block_size"), [(3, 4, 4), (None, 1, None)])
+def test_what_loading_showed_is_the_arms_and_its_versions_make_its_fingerprint(
+    recorder: Recorder, drafted: int | None, width: int, block_size: int | None
+) -> None:
+    loaded = Loaded(
+        load_s=1.5,
+        active_memory_bytes=7,
+        peak_memory_bytes=9,
+        simulated=True,
+        drafted_per_step=drafted,
+        verify_width=width,
+        engine_version="1.2",
+    )
+    memory = LoadMemory(planned_bytes=5, footprint_bytes=6, note="more")
+    found = []
+    for mlx in ("0.32.0", "0.32.0", "0.32.1"):
+        hello = Hello(protocol=1, pid=1, python="3.13", versions={"mlx": mlx})
+        recorder.arm_loaded(PLANNED.arms[0], hello, loaded, read_host(), memory=memory)
+        with read_only(recorder.database) as session:
+            found.append(session.get_one(models.Arm, recorder.arm_ids["a"]))
+    row = found[0]
+    assert (row.block_size, row.drafted_per_step, row.engine_version) == (block_size, drafted, "1.2")
+    assert (row.load_s, row.active_memory_bytes) == (1.5, 7)
+    assert (row.planned_weights_bytes, row.footprint_bytes, row.memory_note) == (5, 6, "more")
+    assert found[0].fingerprint == found[1].fingerprint != found[2].fingerprint
+    recorder.save(measured(of_round(0)[0]), attempt=0, order=["a", "b"])
+    assert {trial.environment_id for trial in trials_of(recorder)} <= {*recorder.environment_ids.values(), None}
