@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, read_only
+from db.session import open_database, read_only, transaction
 from orchestrator.errors import HeldError
 from orchestrator.planning.weights import find_weights
 from orchestrator.running.gate import Passage
@@ -105,16 +105,20 @@ def test_a_round_is_one_row_per_attempt(recorder: Recorder) -> None:
 
 
 def test_an_unfinished_round_is_left_out_and_no_other(recorder: Recorder) -> None:
-    recorder.save_interrupted(under_way(of_round(0)))
-    recorder.save_interrupted(under_way(of_round(1)))
-    with read_only(recorder.database) as session:
-        session.execute(models.Trial.__table__.update().values(status="done", excluded_reason=None))
-        session.commit()
+    """A trial that was no result keeps saying so."""
+    states = ["done", "done", "invalid"]
+    for trial in (of_round(0)[0], *of_round(1)[:2]):
+        recorder.save_interrupted(under_way([trial]))
+    with transaction(recorder.database) as session:
+        stored = session.scalars(select(models.Trial).order_by(models.Trial.ordinal))
+        for row, status in zip(stored, states, strict=True):
+            row.status, row.excluded_reason = status, None
     recorder.exclude_round(1, reason="cut short")
     recorder.exclude_round(1, reason="a second reason")
     assert [(trial.status, trial.excluded_reason) for trial in trials_of(recorder)] == [
         ("done", None),
         ("excluded", "cut short"),
+        ("invalid", "cut short"),
     ]
 
 
