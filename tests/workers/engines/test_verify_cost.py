@@ -87,7 +87,7 @@ def test_its_width_is_stored_as_the_block_size_even_where_it_is_one(target: dict
     ("settings", "sampling", "says"),
     [
         ({"block_size": 0}, {}, "block_size is 0: give at least 1"),
-        ({"prefill_step_size": 0}, {}, "prefill_step_size 0"),
+        ({"prefill_step_size": 0}, {}, "prefill_step_size is 0"),
         ({}, {"temperature": 0.7}, "set sampling.temperature=0"),
     ],
 )
