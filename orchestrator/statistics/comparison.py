@@ -31,7 +31,8 @@ def compare(run: AuditRun, one: Scoped, included: Scoped | None, treatment: str)
     unsaid = [reason for reason in differences.unknown if reason not in reasons]
     varied = one.variations.get(treatment)
     reasons = _with_variation(reasons, varied)
-    notes = (*unsaid, *_missing_prompts(one, run, treatment), *differences.harmless, *ran.notes, *control_ran.notes)
+    left_out = [reason for reason in _missing_prompts(one, run, treatment) if reason not in reasons]
+    notes = (*unsaid, *left_out, *differences.harmless, *ran.notes, *control_ran.notes)
     notes = (*notes, *_carry_over_note(run, reasons))
     if verdict == "no_difference":
         notes = (*notes, *(each for each in run.no_inter_tokens if each.text.startswith((treatment, run.control))))
@@ -121,6 +122,7 @@ def _unlike(run: AuditRun, one: Scoped, treatment: str) -> tuple[Reason, ...]:
             seed=run.seed,
         )
     found = [*varied.notes, *(reason for reason in (tails, waits) if reason is not None)]
+    found += _missing_prompts(one, run, treatment)
     if not varied.inside and not found:
         text = (
             f"the mean is {math.exp(series.mean):.3f} and a typical round {math.exp(typical_of(series.contrasts)):.3f}"

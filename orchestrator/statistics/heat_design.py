@@ -140,5 +140,5 @@ def _outside(effect: Effect) -> bool:
 
 
 def _stands(used: ScopeTrials, effect: Effect, treatment: str, control: str, alpha: float) -> bool:
-    model = LagModel.fit(Placed.find(used, Ran.of(used), control=control))
+    model = LagModel.fit_by_noise(Placed.find(used, Ran.of(used), control=control))
     return may_be_heat(model, effect, treatment=treatment, control=control, alpha=alpha) is None

@@ -10,7 +10,9 @@ entries, each at each prompt where prompts have rounds enough; residuals are cli
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
 
 import numpy as np
@@ -33,6 +35,9 @@ CLIP_STEPS = 4
 LEAST_FREEDOM = 3  # residual degrees of freedom
 NORMAL_MAD = 0.6745  # median of |x| for standard normal x
 RIDGE = 1e-9
+NOISE_STEPS = 3
+QUIET = 0.25  # the share of the arms that are taken for the quiet ones
+CLEARLY = 1.5  # times their scale: few trials' scales differ by as much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +134,27 @@ def innovations(columns: Floats) -> Floats:
     return found
 
 
+def whitened(columns: Floats, noise: Floats) -> Floats:
+    """The innovations in units of their standard deviation, each trial seen through noise of its own: (n - 1, m).
+
+    A Kalman filter: what follows a noisy trial is foreseen from the trials before it.
+
+    Args:
+        columns: (n, m).
+        noise: (n,) variances, in units of the walk's.
+    """
+    found = np.zeros((len(columns) - 1, columns.shape[1]))
+    level, uncertain = columns[0].copy(), noise[0]
+    for place in range(1, len(columns)):
+        foreseen = uncertain + 1.0
+        variance = foreseen + noise[place]
+        ahead = columns[place] - level
+        level += foreseen / variance * ahead
+        uncertain = foreseen * noise[place] / variance
+        found[place - 1] = ahead / math.sqrt(variance)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusted:
     """An effect on the log scale, what the two arms leave behind taken out."""
@@ -152,20 +178,37 @@ class LagModel:
 
     @classmethod
     def fit(cls, placed: Placed) -> "LagModel | None":
-        """None with too few trials to tell noise from levels."""
+        """All trials equally noisy. None with too few trials to tell noise from levels."""
+        return cls._fit(placed, innovations)
+
+    @classmethod
+    def fit_by_noise(cls, placed: Placed) -> "LagModel | None":
+        """Each arm as noisy as its trials are, so that a noisy third arm takes nothing from two quiet ones."""
+        noise, found = np.ones(len(placed.names)), cls.fit(placed)
+        for _ in range(NOISE_STEPS):
+            if found is None:
+                break
+            noise = _noise_of_arms(found, noise)
+            if (noise == 1.0).all():
+                break
+            found = cls._fit(placed, partial(whitened, noise=noise[placed.arm_of[placed.codes]]))
+        return found
+
+    @classmethod
+    def _fit(cls, placed: Placed, filtered: Callable[[Floats], Floats]) -> "LagModel | None":
         cells = _cells(placed)
         plain = np.concatenate([_level_columns(placed, cells), np.linspace(0.0, 1.0, len(placed.y))[:, None]], axis=1)
-        levels = innovations(plain)
+        levels = filtered(plain)
         if len(levels) - np.linalg.matrix_rank(levels) < LEAST_FREEDOM + 2:
             return None
         solved = _solver(levels)
-        value = innovations(placed.y[:, None])[:, 0]
+        value = filtered(placed.y[:, None])[:, 0]
         for _ in range(CLIP_STEPS):
             residual = value - levels @ (solved @ value)
             bound = CLIP * max(float(np.median(np.abs(residual))) / NORMAL_MAD, RIDGE)
             value = value - residual + np.clip(residual, -bound, bound)
         arms = len(placed.names)
-        heat = tuple(innovations(exposures(placed.arm_of[placed.ran], arms, decay)[placed.places]) for decay in DECAYS)
+        heat = tuple(filtered(exposures(placed.arm_of[placed.ran], arms, decay)[placed.places]) for decay in DECAYS)
         return cls(placed=placed, levels=levels, solved=solved, value=value, cells=cells, heat=heat)
 
     @property
@@ -204,6 +247,16 @@ class LagModel:
         variance = float(rest @ rest) / freedom * (float(direct @ direct) + float(shares @ shares))
         reach = student(1.0 - alpha / 2.0, freedom) * math.sqrt(variance)
         return Adjusted(decay=decay, effect=effect, low=effect - reach, high=effect + reach)
+
+
+def _noise_of_arms(model: LagModel, before: Floats) -> Floats:
+    """Each arm's noise, in variances of the quiet ones: 1 where it is not clearly noisier than they are."""
+    sizes, arms = np.abs(model.residual), model.placed.arm_of[model.placed.codes[1:]]
+    scales = np.array([np.median(sizes[arms == arm]) if (arms == arm).any() else 0.0 for arm in range(len(before))])
+    scales *= np.sqrt(before)
+    quiet = max(float(np.quantile(scales, QUIET, method="higher")), RIDGE)
+    found: Floats = np.maximum(scales / (CLEARLY * quiet), 1.0) ** 2
+    return found
 
 
 def _through(columns: Floats, beside: Floats, direct: Floats, left: Floats) -> Floats:

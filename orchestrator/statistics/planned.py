@@ -182,7 +182,7 @@ def tried_of(layout: Layout, run: SimulatedRun, signs: Floats, shown: int) -> It
     floor_test = None if floor is None else Exchanged.of(floor, signs)
     several = layout.treatments > 1
     studentised = [Exchanged.of(one, signs, studentised=True) if several else None for one in series]
-    model = LagModel.fit(Placed.find(used, Ran.of(used), control=CONTROL))
+    model = LagModel.fit_by_noise(Placed.find(used, Ran.of(used), control=CONTROL))
     for place, name in enumerate(treatments):
         others = [one for one in studentised[:place] + studentised[place + 1 :] if one is not None]
         yield Tried(

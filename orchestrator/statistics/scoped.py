@@ -87,7 +87,7 @@ def scoped_trials(usable: Usable, scope: Scope, run: AuditRun, *, main: bool = T
 
 
 def _lags(used: ScopeTrials, run: AuditRun) -> LagModel | None:
-    return LagModel.fit(Placed.find(used, run.ran, control=run.control)) if len(used.y) else None
+    return LagModel.fit_by_noise(Placed.find(used, run.ran, control=run.control)) if len(used.y) else None
 
 
 def effect_in(series: Series, run: AuditRun) -> Effect:
