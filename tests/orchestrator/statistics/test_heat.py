@@ -1,13 +1,15 @@
 """Heat that stays for several trials: an arm without an effect of its own is not taken for a faster one."""
 
+import math
+
 import numpy as np
 import pytest
 
-from orchestrator.effects import Effect
+from orchestrator.effects import Effect, effect_of
 from orchestrator.schedule import AA_LABEL, draw_rounds
 from orchestrator.statistics.carry_over import CarryOver, carry_over
 from orchestrator.statistics.heat import carry_over_reason, hides_a_difference, may_be_heat
-from orchestrator.statistics.lags import LagModel, Placed, Ran, exposures, student
+from orchestrator.statistics.lags import GAIN, LagModel, Placed, Ran, exposures, innovations, student, whitened
 from orchestrator.statistics.observations import ScopeTrials
 
 
@@ -87,3 +89,29 @@ def test_trials_that_are_left_out_heat_as_well() -> None:
 def test_students_quantiles() -> None:
     assert student(0.975, 3) == pytest.approx(3.1824, rel=0.01)
     assert student(0.975, 30) == pytest.approx(2.0423, rel=1e-4)
+
+
+def test_equal_noise_is_the_steady_state_of_the_filter() -> None:
+    y = np.random.default_rng(0).standard_normal((40, 2)).cumsum(axis=0)
+    same = whitened(y, np.ones(40)) * math.sqrt(1.0 + GAIN + 1.0)
+    assert same[10:] == pytest.approx(innovations(y)[10:], abs=1e-3)
+
+
+def test_noisy_third_arms_take_little_from_an_effect_that_stands_against_heat() -> None:
+    stands = np.zeros(2)
+    names = np.array(["control", "A/A", "quiet", "noisy 1", "noisy 2", "noisy 3"], dtype=object)
+    scale = dict(zip(names, (0.01, 0.01, 0.01, 0.05, 0.05, 0.05), strict=True))
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        labels = np.concatenate([rng.permutation(names) for _ in range(8)])
+        y = rng.standard_t(4, 48) * [scale[label] for label in labels] + 0.05 * (labels == "quiet")
+        used = ScopeTrials(y=y, rounds=np.repeat(np.arange(8), 6), labels=labels, prompts=None)
+        series = used.pair("quiet", "control")
+        assert series is not None
+        effect = effect_of(series, alpha=0.05, seed=0)
+        placed = Placed.find(used, Ran.of(used), control="control")
+        for place, model in enumerate((LagModel.fit(placed), LagModel.fit_by_noise(placed))):
+            reason = may_be_heat(model, effect, treatment="quiet", control="control", alpha=0.05)
+            stands[place] += reason is None
+    assert stands[1] >= 9
+    assert stands[1] > stands[0]

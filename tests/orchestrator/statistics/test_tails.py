@@ -60,3 +60,13 @@ def test_a_real_difference_of_speed_is_not_held_up_by_them() -> None:
 def test_the_median_is_shown_for_each_arm() -> None:
     found = {one.label: one for one in audit(run(slower=2.0), control="c", metric="decode_tps").arms}
     assert found["t"].inter_token_p95_s == pytest.approx(2 * (found["c"].inter_token_p95_s or 0), rel=0.02)
+
+
+def test_a_prompt_that_one_arm_never_answers_forbids_no_difference() -> None:
+    """What cannot be compared is not equal; what both lack is no concern of theirs."""
+    frame = run()
+    lacks = frame["prompt_id"] == "m1"
+    for gone, verdict in ((lacks & (frame["arm"] == "t"), "could_be_drift"), (lacks, "no_difference")):
+        found = judged(frame.assign(decode_tps=frame["decode_tps"].mask(gone)))
+        assert found.verdict == verdict
+        assert [one.code for one in found.reasons].count("prompts_left_out") == (verdict == "could_be_drift")
