@@ -37,7 +37,7 @@ NORMAL_MAD = 0.6745  # median of |x| for standard normal x
 RIDGE = 1e-9
 NOISE_STEPS = 3
 QUIET = 0.25  # the share of the arms that are taken for the quiet ones
-CLEARLY = 1.5  # times their scale: few trials' scales differ by as much
+CLEARLY = 2.0  # times their scale: few trials differ by nearly as much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
