@@ -74,9 +74,9 @@ class Checkout:
 
 
 def bytecode_environ(folder: Path, *, kept: bool) -> dict[str, str]:
-    """This process's environment, with bytecode in a folder of its own or nowhere."""
+    """This process's environment, with bytecode in a folder of its own, or in none."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return environ | ({"PYTHONPYCACHEPREFIX": str(folder)} if kept else {"PYTHONDONTWRITEBYTECODE": "1"})
+    return environ | {"PYTHONPYCACHEPREFIX": str(folder)} | ({} if kept else {"PYTHONDONTWRITEBYTECODE": "1"})
 
 
 def cpu_s(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]) -> float:
