@@ -20,6 +20,8 @@ from orchestrator.importers.json_values import MOST_BYTES, decode
 from orchestrator.importers.plausibility import require_possible
 
 _SQLITE = b"SQLite format 3\x00"
+_EARLIEST = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
+_LONGEST_S = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +75,23 @@ def read_results(file: Path, choices: Choices) -> tuple[Source, ForeignResults]:
     results = replace(results, notes=(*decoded.notes, *results.notes))
     zone = _zone(choices.timezone)
     try:
-        return source, in_utc(results, zone=zone, named=choices.timezone, fallback=modified_at)
+        results = in_utc(results, zone=zone, named=choices.timezone, fallback=modified_at)
     except (ValueError, OverflowError, OSError) as error:
         raise InputError(
             f"{file}: a time in it is at the end of the calendar ({error}); the file is damaged"
         ) from error
+    _require_likely_times(results, file)
+    return source, results
+
+
+def _require_likely_times(results: ForeignResults, file: Path) -> None:
+    """As databases of other people: between 2000 and the day after tomorrow. A page draws all that lies between two."""
+    latest = dt.datetime.now(dt.UTC) + dt.timedelta(days=2)
+    for at in (results.started_at, *(trial.started_at for trial in results.trials)):
+        if at is not None and not _EARLIEST <= at <= latest:
+            raise InputError(f"{file}: a time in it is {at:%Y-%m-%d}, before 2000 or in the future; correct it there")
+    if any(trial.wall_s is not None and trial.wall_s > _LONGEST_S for trial in results.trials):
+        raise InputError(f"{file}: a trial in it lasts longer than 30 days; correct its times there")
 
 
 def in_utc(results: ForeignResults, *, zone: dt.tzinfo, named: str | None, fallback: dt.datetime) -> ForeignResults:

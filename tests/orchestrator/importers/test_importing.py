@@ -306,3 +306,18 @@ def test_times_without_a_zone_are_taken_to_be_of_the_one_named_and_the_results_a
     assert asdict(results) == before
     undated = in_utc(replace(results, started_at=None, trials=()), zone=dt.UTC, named="UTC", fallback=fallback)
     assert undated.started_at == fallback
+
+
+@pytest.mark.parametrize(
+    ("all_of_it", "said"),
+    [(False, "a trial in it lasts longer than 30 days"), (True, "is 1970-01-01, before 2000 or in the future")],
+)
+def test_times_at_which_no_benchmark_ran_refuse_the_file(tmp_path: Path, *, all_of_it: bool, said: str) -> None:
+    text = (Path(__file__).parents[2] / "fixtures" / "foreign" / "guidellm_sampled.json").read_text()
+    if all_of_it:
+        text = text.replace("17708000", "10")
+    else:
+        text = text.replace('"request_start": 1770800005.0', '"request_start": -1')
+    (tmp_path / "odd.json").write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_results(tmp_path / "odd.json", Choices())
