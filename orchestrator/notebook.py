@@ -23,7 +23,7 @@ class Audit:
 
     Attributes:
         table: the columns of the view `verdict_flat`, one row per comparison: over all prompts, per class, per turn.
-        markdown: what `interlace audit --format md` prints.
+        markdown: what `interlace audit --format markdown` prints.
     """
 
     run_id: str

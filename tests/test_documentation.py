@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from docs import articles, settings
+from docs import articles, python_reference, settings
 from docs.commands import PAGE, page
 from orchestrator.cli import cli
 from orchestrator.configuration.compose import make_plan
@@ -92,6 +92,12 @@ def test_the_commands_page_is_what_help_prints() -> None:
 
 def test_the_settings_page_is_what_the_declarations_say() -> None:
     assert settings.PAGE.read_text(encoding="utf-8") == settings.page(), "python docs/settings.py"
+
+
+def test_the_python_page_is_what_the_docstrings_say() -> None:
+    assert python_reference.PAGE.read_text(encoding="utf-8") == python_reference.page(), (
+        "python docs/python_reference.py"
+    )
 
 
 def test_the_articles_page_has_the_plans_figures() -> None:
