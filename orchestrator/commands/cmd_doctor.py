@@ -81,5 +81,7 @@ def _text_of(path: Path) -> str:
         if path.stat().st_size > MOST_REPORT_BYTES:
             raise InputError(f"{path} has more than {MOST_REPORT_BYTES // 2**20} MiB: it is not a report of --selftest")
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a report of --selftest: it is not UTF-8") from error
