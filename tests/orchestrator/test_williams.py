@@ -89,7 +89,7 @@ def test_an_exchange_turns_all_rounds_of_a_square() -> None:
     assert (signs.reshape(-1, 6, 6) == signs.reshape(-1, 6, 6)[:, :, :1]).all()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_errors_are_as_rare_as_the_level() -> None:
     p = [first(judged(run(1.0, 36, seed))).p_value for seed in range(150)]
     assert np.mean([each is not None and each <= 0.05 for each in p]) <= 0.09

@@ -221,7 +221,7 @@ def test_the_real_import_is_what_it_says_and_is_not_repeated(pair: dict[str, Imp
     assert sizes["smollm2-4bit"].weights_bytes < sizes["smollm2-8bit"].weights_bytes
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_real_draft_is_sometimes_right_and_loses_nothing(pair: dict[str, ImportedCheckpoint]) -> None:
     target, draft = (tiny.checkpoint_at(pair[name].path) for name in ("smollm2-8bit", "smollm2-4bit"))
     speculative = MlxLmDraft(settings={}, checkpoint=target, draft=draft, sampling={})
