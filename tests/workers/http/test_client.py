@@ -330,6 +330,7 @@ def test_a_server_that_sends_no_head_hangs_at_its_first_token(serve: Callable[..
 def test_after_a_failure_the_next_request_is_whole(serve: Callable[..., Server]) -> None:
     good = [HEAD, piece(content="a"), finish(), usage(1), DONE]
     server = serve([HEAD, piece(content="x"), 3.0], good)
+    before = threading.active_count()  # other tests' threads may still be ending
     with Client(server.url, timeouts=Timeouts(first_token_s=1.0, idle_s=1.0)) as client:
         with pytest.raises(EngineError):
             list(client.stream("/v1/chat/completions", b"{}", Reply(answer=Answer()), time.perf_counter_ns))
@@ -337,7 +338,7 @@ def test_after_a_failure_the_next_request_is_whole(serve: Callable[..., Server])
         reply = Reply(answer=Answer())
         list(client.stream("/v1/chat/completions", b"{}", reply, time.perf_counter_ns))
     assert reply.answer.text == "a"
-    assert threading.active_count() < 10
+    assert threading.active_count() <= before + 2  # the server's own for this connection
 
 
 def test_nobody_at_the_address() -> None:
