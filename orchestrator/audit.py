@@ -1,7 +1,7 @@
 """The audit: could this result be drift? Stored trials in, verdicts out; no database, no printing.
 
-Each treatment is compared with the control over all prompts, in each workload, prompt class and turn. Where these have
-opposite directions, what holds them all has none. A verdict is the first of these that applies:
+Each treatment is compared with the control over all prompts, in each workload, prompt class and turn. If these have
+opposite directions, a scope that holds them all has none. A verdict is the first of these that applies:
 
     not_engaged      a generation that requested a mechanism lacks the evidence that it ran, in either arm
     confounded       something besides the arms' declared settings differs within rounds
@@ -55,14 +55,14 @@ __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", 
 # 5: the mean over prompts instead of a typical round; pairs share what both have; families by each pair's own noise
 # 6: carry-over of many trials forbids "supported", as does an effect that heat could make; rules drop whole rounds,
 #    first attempts bound the verdict; waits by uncached tokens; best sets over all scopes; early stops by whole passes
-# 7: "no difference" asks the times between tokens as well
+# 7: "no difference" requires similar times between tokens as well
 METHOD_VERSION = "7"
 TTFT = "ttft_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What an audit is asked for: see `audit`."""
+    """The arguments of an audit: see `audit`."""
 
     control: str
     metric: str
@@ -105,7 +105,7 @@ def audit(
         seed: of the exchanges drawn where there are too many to take all.
         inference: "anytime" when the run's design lets it end as soon as it is decided: intervals and p-values then
             hold at any time of stopping, at the price of some width.
-        arms: the planned ones, where they are known: one without a trial is a comparison like any other.
+        arms: the planned arms, if known: an arm without a trial still gets a comparison.
         together: rounds whose labels were dealt as one, as in a Williams square; 1: each round's were.
 
     Raises:
@@ -172,7 +172,7 @@ def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[
 
 
 def _waits(trials: pd.DataFrame, run: AuditRun) -> _Waits:
-    """Whatever a run compares: what decodes faster and lets the second turn wait for minutes is not faster."""
+    """Compare waits for any metric: an arm that decodes faster but delays the second turn for minutes is not faster."""
     if run.metric == TTFT:
         return _Waits(comparisons=(), standings={})
     later = trials.loc[(trials["turn"] > 0).fillna(value=False), "prompt_id"].unique()
@@ -256,7 +256,7 @@ def _floors(scoped: Sequence[Scoped]) -> Sequence[AaFloor]:
 
 
 def _standing(run: AuditRun, one: Scoped) -> Standing:
-    """With too few rounds to tell any two arms apart, all of them are as good as the best."""
+    """Rank the arms; with too few rounds to distinguish any two, all are as good as the best."""
     ratios = {run.control: 1.0}
     ratios |= {arm: effect.ratio for arm in run.treatments if (effect := one.effects[arm]) is not None}
     return standing(one.used, ratios=ratios, lower_is_better=run.metric in LOWER_IS_FASTER)

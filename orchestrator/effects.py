@@ -45,9 +45,9 @@ BELOW_1, ABOVE_1 = math.nextafter(1.0, 0.0), math.nextafter(1.0, 2.0)
 class Effect:
     """Treatment against control. Ratios are of the value: 1.05 means 5 % more of it."""
 
-    ratio: float  # of the geometric means over prompts with equal weights, and over the rounds of each
+    ratio: float  # ratio of the geometric means over prompts with equal weights, and over the rounds of each
     ci_low: float  # 0 when the rounds are too few for any bound
-    ci_high: float  # inf when they are
+    ci_high: float  # inf when the rounds are too few for any bound
     p_value: float  # of "ratio = 1"; at most alpha exactly when 1 is outside the interval
     rounds: int  # complete ones, all that was used
     wins: int  # rounds in which the treatment's value was the larger
@@ -71,16 +71,16 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One comparison, ready to be tested for any effect: one element a complete round."""
+    """One comparison, ready to be tested for any effect: one element per complete round."""
 
     contrasts: Floats  # (R,) treatment less control on the log scale, less the drift between the two
     raw: Floats  # (R,) the same with the drift
     weights: Floats  # (R,) of the rounds in the mean; their sum is 1
-    strata: Integers  # (R,) what each round was about, numbered from 0 without gaps; all 0 when all were about the same
+    strata: Integers  # (R,) each round's prompt, numbered from 0 without gaps; all 0 when all rounds are alike
     numbers: Integers  # (R,) the rounds' own numbers
     together: int = 1  # rounds whose labels were dealt as one: a square's
     flat: Floats | None = None  # (2, R) the treatment's and the control's values less drift
-    parts: Parts | None = None  # None: what the rounds were about has no names
+    parts: Parts | None = None  # None if the prompts have no names
 
     @property
     def rounds(self) -> int:
@@ -164,7 +164,7 @@ def typical_of(contrasts: Floats) -> float:
 
 
 def series_of(frame: pd.DataFrame, *, treatment: str, control: str) -> Series:
-    """The comparison's series out of a frame as `estimate_effect` takes it, with its errors."""
+    """Build the comparison's series from a frame; frame and errors are those of `estimate_effect`."""
     _check(frame, treatment, control)
     is_pair = frame["arm"].isin([treatment, control]).to_numpy(dtype=bool)
     complete = frame.loc[is_pair].groupby("round")["arm"].transform("size") == 2
@@ -186,13 +186,13 @@ def series_of(frame: pd.DataFrame, *, treatment: str, control: str) -> Series:
 def make_series(
     y: Floats, *, rounds: Integers, arms: Integers, prompts: Integers | None = None, weights: Floats | None = None
 ) -> Series:
-    """A series out of arrays in time order, one element a trial.
+    """Build a series from arrays in time order, one element per trial.
 
     Args:
         y: log values.
         rounds: each trial's round.
         arms: 1 for the treatment, 0 for the control, both once in every round where one of them is; more for others.
-        prompts: what each trial's round was about, numbered; None when all rounds are about the same.
+        prompts: the prompt of each trial's round, numbered; None if all rounds hold the same prompts.
         weights: of the rounds with the two arms, in their order; None: equal for prompts, and for rounds of a prompt.
     """
     # Stable, so that a round's two values stay in time order.
@@ -289,7 +289,7 @@ def exchanges_of(series: Series, seed: int) -> Floats:
 
 
 def spread(signs: Floats, units: Integers) -> Floats:
-    """The signs of units as those of their members, shape (M, len(units)); many units share a sign with neighbours."""
+    """Expand the signs of units to their members, shape (M, len(units)); many units share a sign with neighbours."""
     groups = signs.shape[1]
     found: Floats = signs[:, units * groups // max(int(units.max()) + 1, groups)]
     return found
@@ -313,10 +313,10 @@ class Exchanged:
 
     @classmethod
     def of(cls, series: Series, signs: Floats, *, studentised: bool | None = None) -> "Exchanged":
-        """Of `exchanges(series.rounds)`, or of some of its rows, the first one among them.
+        """Reduce `exchanges(series.rounds)`, or some of its rows including the first.
 
         Args:
-            studentised: whether the statistic is the mean over its standard error; None: where there are strata.
+            studentised: whether the statistic is the mean over its standard error; by default if there are strata.
         """
         strata = strata_with_spread(series.strata)
         values = np.stack([series.contrasts, np.ones(series.rounds)])
@@ -347,11 +347,11 @@ class Exchanged:
             return sizes
         powers = np.array([1.0, -2.0 * effect, effect**2])
         variance = powers @ self.squares - powers @ self.between
-        # Where there is no spread only rounding is left of the variance.
+        # Without spread, only rounding is left of the variance.
         return np.where(sizes < SMALL, 0.0, sizes) / np.sqrt(np.maximum(variance, SMALL**2))
 
     def standard_error(self, effect: float) -> float:
-        """Of the mean, within strata."""
+        """Return the standard error of the mean within strata."""
         powers = np.array([1.0, -2.0 * effect, effect**2])
         between = 0.0 if self.between is None else float(powers @ self.between[:, 0])
         return math.sqrt(max(float(powers @ self.squares) - between, 0.0))
@@ -363,12 +363,12 @@ def p_values(series: Series, effects: Floats, signs: Floats) -> Floats:
 
 
 def strata_with_spread(strata: Integers) -> Integers:
-    """The strata, or a single one where too few rounds share a stratum to see any spread within them."""
+    """Return the strata, or a single one if too few rounds share a stratum to estimate the spread within."""
     return strata if len(strata) - len(np.unique(strata)) >= LEAST_FREEDOM else np.zeros_like(strata)
 
 
 def _spread_weights(weights: Floats, strata: Integers) -> Floats:
-    """What each round's square weighs in the mean's squared standard error."""
+    """Return the weight of each round's square in the mean's squared standard error."""
     counts = np.bincount(strata)
     if len(counts) > 1 and counts.min() >= OWN_SPREAD_ROUNDS:
         own: Floats = weights**2 * (counts / (counts - 1.0))[strata]
@@ -380,7 +380,7 @@ def _spread_weights(weights: Floats, strata: Integers) -> Floats:
 def _sums(values: Floats, signs: Floats) -> Floats:
     """The sums of each row of values (k, R) over the rounds in each exchange, shape (k, M).
 
-    Where the exchanges have fewer columns than there are rounds, neighbouring rounds go together.
+    If the exchanges have fewer columns than there are rounds, neighbouring rounds are exchanged together.
     """
     groups, rounds = signs.shape[1], values.shape[1]
     if rounds > groups:

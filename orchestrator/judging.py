@@ -1,4 +1,4 @@
-"""From stored rows to judgements: reads what the pure statistics need, and stores what they say."""
+"""Judgements from stored rows: reads the input of the pure statistics, and stores their results."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -34,8 +34,8 @@ from orchestrator.vocabulary import VERDICTS
 from workers.machine.host import HostFacts
 
 SHORT_HASH = 6  # of a configuration, as shown to people
-LEAST_TRIALS = 12  # that a run's noise and drift can be read from
-# What two runs may differ in; then it is named.
+LEAST_TRIALS = 12  # needed to read noise and drift from a run
+# Facts that may differ between two runs; differences are reported.
 FACTS = ("host", "chip", "os_build", "python", "mlx_version", "mlx_lm_version", "engine_version", "power_source")
 
 
@@ -44,7 +44,7 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
 
     Args:
         frame: `StoredRun.trials`.
-        metric: another one than the plan's.
+        metric: the metric to judge by; by default the plan's.
 
     Raises:
         ValueError: a column is missing.
@@ -74,19 +74,19 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
 
 
 def was_randomised(frame: pd.DataFrame) -> bool:
-    """Whether a run's orders were drawn at random: another tool's were not."""
+    """Return whether a run's orders were drawn at random: those of other tools were not."""
     return bool(frame["randomised"].fillna(value=True).all())
 
 
 def inference_of(plan: Plan) -> Inference:
-    """Which intervals hold for a run of this plan."""
+    """Return the kind of inference that is valid for a run of this plan."""
     return "anytime" if plan.design.stop == "early" else "fixed"
 
 
 def decisions(frame: pd.DataFrame, plan: Plan) -> dict[str, str]:
     """The treatments whose comparison over all prompts is decided, and how: by the inference that the audit uses.
 
-    Where a round holds one prompt, only whole passes over the prompts are looked at.
+    If a round holds one prompt, only whole passes over the prompts count.
     """
     if plan.design.stop != "early" or frame[frame["kind"] == "measured"].empty:
         return {}
@@ -136,7 +136,7 @@ def judge_run(run: StoredRun) -> Judged:
 
 
 def host_noise(url: str, *, host: HostFacts) -> Setting | None:
-    """Noise and drift of this host's newest finished run of real models; None: there is none."""
+    """Return noise and drift of this host's newest finished run of real models, or None without such a run."""
     try:
         database = open_existing(url)
         found = runs(database)
@@ -192,7 +192,7 @@ def _dropped_trials(database: Database, run_id: str, metric: str) -> list[str]:
 
 
 def explanations(points: pd.DataFrame) -> tuple[DriftExplanation, ...]:
-    """What drift would explain, for configurations that were only ever measured in different runs.
+    """Compute the drift that would explain the differences of configurations never measured in one run.
 
     The control is the configuration that ran most often, of these the earliest: one that restored its settings at the
     end shows how the machine drifted. Arms that shared a run with it are left out: their audit is the better answer.
@@ -220,7 +220,7 @@ def explanations(points: pd.DataFrame) -> tuple[DriftExplanation, ...]:
 
 
 def run_side(run: StoredRun) -> RunSide:
-    """A run, as far as comparing it with another needs it."""
+    """Return the part of a run that a comparison with another run needs."""
     frame = run.trials
     digests = frame.dropna(subset=["checkpoint_digest"]).groupby("arm")["checkpoint_digest"].first()
     return RunSide(
@@ -233,13 +233,13 @@ def run_side(run: StoredRun) -> RunSide:
 
 
 def evenings_of(database: Database, run_id: str, *, without: str) -> Evenings | None:
-    """What effects differ by between this host's other runs of the same prompts; None: too few of one pair."""
+    """Return the spread of effects between this host's other runs of these prompts, or None with too few runs."""
     found = other_evenings(database, run_id, without=without)
     return between_evenings(by_pair((one.pair, one.ratio) for one in found if VERDICTS[one.verdict].usable))
 
 
 def run_facts(frame: pd.DataFrame) -> dict[str, str]:
-    """What a whole run shares; several values are joined."""
+    """Return the facts that a whole run shares; several values are joined."""
     found = {}
     for name in FACTS:
         values = frame[name].dropna().astype(str).drop_duplicates()
@@ -249,7 +249,7 @@ def run_facts(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def arm_facts(frame: pd.DataFrame) -> dict[str, ArmFacts]:
-    """What distinguishes the arms, from their rows of every kind: a run may have ended before its first round."""
+    """Read the arms' facts from rows of every kind: a run may have ended before its first round."""
     return {str(arm): _facts(rows) for arm, rows in frame.groupby("arm", sort=False)}
 
 

@@ -94,7 +94,7 @@ def whole_squares(rounds: int, *, square: int, alpha: float) -> int:
 
 
 def _square(letters: int) -> list[list[int]]:
-    """Williams 1949: each row is the first one moved on; of an odd number of letters the rows backwards as well."""
+    """Williams 1949: each row is the first one moved on; for an odd number of letters the rows backwards as well."""
     if letters == 1:
         return [[0], [0]]
     first = [(place + 1) // 2 if place % 2 else (letters - place // 2) % letters for place in range(letters)]
@@ -103,23 +103,23 @@ def _square(letters: int) -> list[list[int]]:
 
 
 def draw_orders(plan: Plan, rounds: int) -> list[list[str]]:
-    """The orders of the plan's rounds, by the way of drawing them that it chose."""
+    """Draw the orders of the plan's rounds by the method that the plan chose."""
     draw = draw_williams if plan.design.order == "williams" else draw_rounds
     return draw(labels(plan), rounds, plan.design.seed)
 
 
 def order_distribution(plan: Plan) -> str:
-    """What is stored with the run of what its orders were drawn from."""
+    """Return the name of the distribution of the orders, as stored with the run."""
     return WILLIAMS_DISTRIBUTION if plan.design.order == "williams" else ORDER_DISTRIBUTION
 
 
 def rounds_together(plan: Plan) -> int:
-    """Of how many rounds the arms can only be exchanged all at once: a square's, else 1."""
+    """Return the number of rounds that are exchanged together: those of a square, else 1."""
     return square_rounds(len(labels(plan))) if plan.design.order == "williams" else 1
 
 
 def replay_seed(plan: Plan) -> int | None:
-    """Of the orders that replays draw; None: a square's rounds keep their orders, else it would be no square."""
+    """Return the seed of the replays' orders, or None for squares, whose rounds must keep their orders."""
     return plan.design.seed if plan.design.order == "random" else None
 
 
@@ -138,7 +138,7 @@ def minimum_rounds(alpha: float) -> int:
 
 
 def labels(plan: Plan) -> tuple[str, ...]:
-    """What a round holds: every arm, and the control once more when the design asks for it.
+    """The labels of a round: every arm, and the control once more if the design asks for it.
 
     Raises:
         InputError: an arm bears the label of the control's second entry, or the control is no arm.
@@ -175,7 +175,7 @@ def prompt_rounds(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def rounds_by_class(plan: Plan) -> dict[str, int]:
-    """In how many rounds each prompt class is measured, classes in the plan's order."""
+    """Count the rounds that measure each prompt class, classes in the plan's order."""
     classes = {prompt.id: prompt.prompt_class for prompt in plan.prompts}
     counts = dict.fromkeys(classes.values(), 0)
     for prompts in prompt_rounds(plan):
@@ -216,8 +216,8 @@ def build_schedule(plan: Plan) -> tuple[ScheduledTrial, ...]:
 def attempt_order(trials: Sequence[ScheduledTrial], *, attempt: int, seed: int) -> tuple[ScheduledTrial, ...]:
     """A round's trials as an attempt runs them: the first as scheduled, each later one in an order drawn anew.
 
-    A rule may leave out a trial more often in some place of the round. Were the order kept until nothing is left out,
-    the orders that remain would not be random any more. What is outside the rounds has no order.
+    A rule may leave out a trial more often in some place of the round. If the order were kept until nothing is left
+    out, the remaining orders would no longer be random. Trials outside the rounds have no order.
     """
     if attempt == 0 or trials[0].round is None:
         return tuple(trials)
@@ -252,7 +252,7 @@ def _first_of_each_workload(prompts: Sequence[Prompt]) -> list[str]:
 
 
 def _sampling_seed(seed: int, kind: Kind, round_: int | None) -> int:
-    """Below 2**31, so that it fits any generator and any database's integer."""
+    """Derive a seed below 2**31, so that it fits any generator and any database's integer."""
     text = f"interlace|sampling|{seed}|{kind}|{round_}"
     return int.from_bytes(hashlib.sha256(text.encode("ascii")).digest()[:4], "big") >> 1
 

@@ -1,1 +1,1 @@
-"""What estimates are made of: levels of drifting series, their trend, and intervals by inverting a test. Pure."""
+"""Parts of the estimates: levels of drifting series, their trend, and intervals by inverting a test. Pure."""

@@ -1,4 +1,4 @@
-"""From a test to an interval: which effects the test does not reject.
+"""Interval by inverting a test: the effects that the test does not reject.
 
 The search goes left and right at once, so that exchanging the two arms mirrors every step and the result with it.
 """
@@ -20,7 +20,7 @@ INTERVAL_WIDTH = 1e-3  # in half-widths
 def interval(p: Function, *, root: float, p_of_none: float, alpha: float, reach: float) -> tuple[float, float]:
     """The effects around the root with p above alpha; 0 is among them exactly when p_of_none is above alpha.
 
-    Infinite where no effect is rejected on that side.
+    An end is infinite if no effect is rejected on that side.
 
     Args:
         p: the test.
@@ -46,7 +46,7 @@ def interval(p: Function, *, root: float, p_of_none: float, alpha: float, reach:
 
 
 def _first_outside(slack: Function, start: Floats, reach: float) -> Floats:
-    """Left of start[0] and right of start[1], in growing steps: the first effects without slack; infinite if none."""
+    """Return the first effects without slack left of start[0] and right of start[1], or infinity; steps grow."""
     found = np.array([-np.inf, np.inf])
     step = reach
     while step < FARTHEST and not np.isfinite(found).all():
@@ -57,7 +57,7 @@ def _first_outside(slack: Function, start: Floats, reach: float) -> Floats:
 
 
 def _narrow(slack: Function, inside: Floats, outside: Floats, width: float) -> Floats:
-    """The last effects with slack on the way from inside to outside, to within `width`, both sides at once.
+    """Return the last effects with slack between inside and outside, to within `width`, both sides at once.
 
     False position with the Illinois rule (an end that stays is given half its weight), and a bisection in every third
     step, because p is a step function.

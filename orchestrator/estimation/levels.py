@@ -18,7 +18,7 @@ SMALL = 1e-12  # on the log scale: less is rounding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelFit:
-    """What is taken out of a series of n values before its labels are looked at: drift, arms' and prompts' levels."""
+    """The part removed from a series of n values before its labels are used: drift, arms' and prompts' levels."""
 
     basis: Floats  # (n - 1, k) orthonormal, of the space that differences of the levels span
 
@@ -32,7 +32,7 @@ class LevelFit:
         """Residuals of the robust fit of all columns at once, by Huber's algorithm with modified residuals.
 
         Least squares first; then, in each step, the residuals are clipped and fitted again. The basis stays the same,
-        so that a column costs two products a step.
+        so that a column costs two products per step.
         """
         residual: Floats = differences - self.basis @ (self.basis.T @ differences)
         for step in range(FIT_STEPS):
@@ -42,8 +42,8 @@ class LevelFit:
         return residual
 
     def _scale(self, residual: Floats) -> Floats:
-        """Of each column: the median of |e|, the k smallest left out, because a fit can make so many of them vanish
-        (Maronna, Martin and Yohai 2006, section 4.4.2). The mean where even that is 0."""
+        """Return each column's scale: the median of |e|, the k smallest left out, because a fit can make
+        so many of them vanish (Maronna, Martin and Yohai 2006, section 4.4.2). The mean if even that is 0."""
         sizes = np.abs(residual)
         fitted = min(self.basis.shape[1], len(sizes) - 1)
         middle = fitted + (len(sizes) - fitted) // 2
@@ -55,7 +55,7 @@ class LevelFit:
 
 
 def fit_levels(arms: Integers, rounds: Integers, prompts: Integers | None) -> LevelFit:
-    """The fit of arms' and prompts' levels, one element a trial in time order; arms under test share a number."""
+    """The fit of arms' and prompts' levels, one element per trial in time order; arms under test share a number."""
     steps = np.diff(level_columns(arms, rounds, prompts), axis=0)
     return LevelFit(basis=_orthonormal(np.concatenate([np.ones((len(arms) - 1, 1)), steps], axis=1)))
 

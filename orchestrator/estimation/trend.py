@@ -35,16 +35,16 @@ MOST_JUMPS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What the trend may see: n values, each of them the mean of some trials."""
+    """The input of the trend: n values, each of them the mean of some trials."""
 
     values: Floats  # (n,) log values
     places: Floats  # (n, m) the trials' places in time, NaN where there are fewer than m
     levels: Floats  # (n, q) indicators of levels, see `orchestrator.estimation.levels.level_columns`
-    arms: Integers  # (n,) whose each value is: an arm has a noise of its own, and noisy ones weigh less
+    arms: Integers  # (n,) the arm of each value: arms differ in noise, and noisy ones weigh less
 
     @cached_property
     def sizes(self) -> Floats:
-        """How many trials each value is the mean of."""
+        """Return the number of trials behind each value."""
         sizes: Floats = (~np.isnan(self.places)).sum(axis=1).astype(np.float64)
         return sizes
 
@@ -137,7 +137,7 @@ class _Windows:
 
     @classmethod
     def of(cls, seen: Seen) -> "_Windows | None":
-        """The places with whole values enough on both sides; None where there is none."""
+        """Return the places with enough whole values on both sides, or None if there is none."""
         centres = seen.centres
         wheres = np.arange(np.nanmin(seen.places), np.nanmax(seen.places)) + 0.5
         index = np.searchsorted(centres, wheres)[:, None] + np.arange(-JUMP_WINDOW, JUMP_WINDOW)
@@ -240,7 +240,7 @@ class _Neighbours:
 
     @classmethod
     def of(cls, centres: Floats, places: Floats, bandwidth: float, *, leave_out: bool = False) -> "_Neighbours":
-        """`leave_out`: the places are the centres, each without its own value."""
+        """Find the neighbours; with `leave_out` the places are the centres, each without its own value."""
         index = np.searchsorted(centres, places)[:, None] + np.arange(-WINDOW, WINDOW + 1)
         inside = (index >= 0) & (index < len(centres))
         if leave_out:

@@ -1,4 +1,4 @@
-"""What lost trials could have been, where losses may depend on the arm. Pure.
+"""Bounds on the effect of lost trials, for losses that may depend on the arm. Pure.
 
 Trials that a rule left out were measured all the same: the first attempts with all of them are what the arms did before
 anybody chose (intention to treat). A trial without a value is given the worst: as many of the arm that lost more as it
@@ -38,7 +38,7 @@ def _values(trials: ScopeTrials, label: str, rounds: Sequence[int]) -> Floats:
 
 
 def _filled(trials: ScopeTrials, missing: str, other: str, rounds: Sequence[int], gap: float) -> ScopeTrials:
-    """With a trial of `missing` behind that of `other` in each of the rounds."""
+    """Return the trials with one of `missing` added after that of `other` in each of the rounds."""
     at = np.flatnonzero((trials.labels == other) & np.isin(trials.rounds, rounds))
     return replace(
         trials,
@@ -53,7 +53,7 @@ def _filled(trials: ScopeTrials, missing: str, other: str, rounds: Sequence[int]
 def limited(
     effect: Effect | None, bounds: Sequence[Effect | None], losses: PairLosses, *, names: tuple[str, str], margin: float
 ) -> Reason | None:
-    """Why the lost trials forbid what the kept ones show; None: they do not.
+    """Return why the lost trials contradict the verdict of the kept ones, or None if they do not.
 
     "No difference" must hold with them as soon as one arm lost more. A difference must when the losses may well depend
     on the arm or on its place.

@@ -1,4 +1,4 @@
-"""Does a trial change the trials after it? The one thing that the randomisation test takes for granted.
+"""A check that no trial changes the trials after it, the one assumption of the randomisation test.
 
 Under "it does not", the rounds could have been run in any other order that the design might have drawn without changing
 what is left of the values once the arms' levels are taken out. So the strongest relation between that rest and the
@@ -24,10 +24,10 @@ from orchestrator.statistics.lags import (
 )
 from orchestrator.statistics.observations import ScopeTrials
 
-MOST_DEALS, FEWEST_DEALS = 999, 99  # of the orders, the observed one left aside
+MOST_DEALS, FEWEST_DEALS = 999, 99  # orders, not counting the observed one
 MOST_NUMBERS = 6_000_000  # of the exposures of all deals: larger runs take fewer deals
-AT_ONCE = 1_000_000  # numbers, so that a chunk stays in memory's good graces
-TRIALS_PER_ARM = 4  # fewer tell nothing
+AT_ONCE = 1_000_000  # numbers, so that a chunk fits into memory
+TRIALS_PER_ARM = 4  # with fewer the check has no power
 LEVEL = 0.01  # stricter than an effect's: the check is made in every audit
 NOTHING = 1e-9
 
@@ -40,7 +40,7 @@ class CarryOver:
     ratio: float  # of the next trial's value to what it would be without it
     decay: float  # the share of the mark, on the log scale, that is left one trial later
     accumulated: float  # ratio of a value after many trials of this arm in a row
-    p_value: float  # of so clear a mark of any arm at any decay if trials leave none
+    p_value: float  # chance of so clear a mark of any arm at any decay if trials leave none
     trials: int  # of this arm
 
     @property
@@ -49,12 +49,12 @@ class CarryOver:
 
 
 def carry_over(used: ScopeTrials, *, control: str, seed: int, ran: Ran | None = None) -> CarryOver | None:
-    """The clearest carry-over, and how likely chance makes one as clear; None with too few trials to tell.
+    """Return the clearest carry-over with its p-value, or None if there are too few trials.
 
     The control's second entry counts as the control: it is the same arm.
 
     Args:
-        ran: all trials that ran; None: those that are used.
+        ran: all trials that ran; by default those that are used.
     """
     if not len(used.y):
         return None
@@ -69,7 +69,7 @@ def _clearest(model: LagModel, control: str, seed: int) -> CarryOver:
     placed = model.placed
     marks = np.concatenate(list(_marks(model, _deals(placed, seed))))
     marks = np.abs(marks)
-    # Of two arms the marks mirror each other: the treatment is the one that is said to leave it.
+    # With two arms the marks mirror each other: the mark is attributed to the treatment.
     marks[0, placed.names.index(control)] *= 1.0 - NOTHING
     arm, decay = np.unravel_index(int(np.argmax(marks[0])), marks[0].shape)
     largest = marks.max(axis=(1, 2))
@@ -118,7 +118,7 @@ def _exposed(chunk: Integers, placed: Placed, decay: float, fixed: Floats, level
 
 
 def _fixed(placed: Placed) -> Floats:
-    """(n - 1, q) orthonormal: what no order changes, a linear drift and the prompts' levels."""
+    """Return an orthonormal basis (n - 1, q) of what no order changes: a linear drift and the prompts' levels."""
     columns = [np.linspace(0.0, 1.0, len(placed.y))[:, None]]
     if placed.prompts is not None:
         columns.append(indicators(placed.prompts, np.arange(1, placed.prompts.max() + 1)))
@@ -128,13 +128,13 @@ def _fixed(placed: Placed) -> Floats:
 
 
 def _levels(codes: Integers, entries: int, fixed: Floats) -> Floats:
-    """(deals, n - 1, entries - 1) the entries' levels in each deal, the first one's the base."""
+    """Return the entries' levels in each deal, shape (deals, n - 1, entries - 1); the first entry is the base."""
     found = innovations(indicators(codes, np.arange(1, entries)))
     return found - fixed @ (fixed.T @ found)
 
 
 def _beside(columns: Floats, levels: Floats) -> Floats:
-    """What least squares on each deal's levels leave of its columns (deals, n - 1, m)."""
+    """Return the least-squares residuals of each deal's columns on its levels, shape (deals, n - 1, m)."""
     turned = levels.transpose(0, 2, 1)
     gram = turned @ levels + NOTHING * np.eye(levels.shape[2])
     found: Floats = columns - levels @ np.linalg.solve(gram, turned @ columns)
@@ -142,7 +142,7 @@ def _beside(columns: Floats, levels: Floats) -> Floats:
 
 
 def _correlation(columns: Floats, rest: Floats) -> Floats:
-    """(deals, m) of each deal's columns with its rest; 0 for a column that the levels hold already."""
+    """Correlate each deal's columns with its residuals, shape (deals, m); 0 for a column that the levels span."""
     products = np.einsum("dnm,dn->dm", columns, rest)
     sizes = np.sqrt((columns**2).sum(axis=1) * (rest**2).sum(axis=1)[:, None])
     found: Floats = np.where(sizes > NOTHING, products / np.maximum(sizes, NOTHING), 0.0)
@@ -150,7 +150,7 @@ def _correlation(columns: Floats, rest: Floats) -> Floats:
 
 
 def _slope(model: LagModel, arm: int, decay: int) -> float:
-    """Log value for a unit of exposure, in the order that ran."""
+    """Return the change of the log value per unit of exposure, in the order that ran."""
     heat = model.heat[decay][:, arm]
     beside = heat - model.levels @ (model.solved @ heat)
     return float(beside @ model.value / max(float(beside @ beside), NOTHING))

@@ -1,4 +1,4 @@
-"""Measured results beside what others claimed, with the conditions that differ. Pure.
+"""Comparison of measured results with published claims, with the conditions that differ. Pure.
 
 A claim is about a contrast: what differs between its two sides (speculation, bits, block_size, draft, engine), or the
 machine's drift. A comparison is set beside every claim about the same contrast. Claims are written in one direction, to
@@ -34,7 +34,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmFacts:
-    """What distinguishes one arm from another, as recorded."""
+    """The recorded settings that distinguish one arm from another."""
 
     engine: str
     speculates: bool
@@ -61,7 +61,7 @@ class Beside:
 
 
 def claim_of(values: Mapping[str, Any]) -> Claim:
-    """A composed claim as a value."""
+    """Convert a composed claim to a value."""
     source = values["source"]
     return Claim(
         name=values["name"],
@@ -78,7 +78,7 @@ def claim_of(values: Mapping[str, Any]) -> Claim:
 
 
 def contrast(treatment: ArmFacts, control: ArmFacts) -> frozenset[str]:
-    """What differs between two arms."""
+    """Return the settings that differ between two arms."""
     found = set()
     if treatment.speculates != control.speculates:
         found.add("speculation")
@@ -178,7 +178,7 @@ def _inverse(value: float | None) -> float | None:
 
 
 def _stands(claim: Claim, low: float | None, high: float | None) -> str:
-    """How the measured interval lies to the claimed range."""
+    """Return where the measured interval lies relative to the claimed range."""
     if low is None or high is None:
         return "undecided"
     if claim.high is not None and low > claim.high:

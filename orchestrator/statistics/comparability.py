@@ -1,8 +1,8 @@
-"""Did the arm's mechanism run, and does anything besides its declared settings differ from the control? Pure.
+"""Checks that an arm's mechanism ran and that only its declared settings differ from the control. Pure.
 
-Each finding is a reason: a code for programs, words for people. Two arms are compared round by round, so a version that
-changed in the middle of a run for all of them is no difference. Everything is read out of the frame once; a question
-about one arm in one scope is then a look into arrays.
+Each finding is a reason: a code for programs and a text for people. Two arms are compared round by round, so a version
+that changed in the middle of a run for all of them is no difference. Everything is read from the frame once; a query
+about one arm in one scope is then a lookup in arrays.
 """
 
 from collections.abc import Iterable
@@ -48,14 +48,14 @@ COLUMNS = (
     *("arm", "status", "requested", "engaged", "useful"),
     *("workload", "prompt_class", "prompt_id", "turn", "prompt_tokens", "cached_tokens", "completion_tokens"),
 )
-UNKNOWN = "unknown"  # where a column may not be empty
-NO_MLX = "none"  # of an environment of which it is known
+UNKNOWN = "unknown"  # for columns that may not be empty
+NO_MLX = "none"  # an environment that is known to have no MLX
 _PAIRED_BY = ["round", "prompt_id", "turn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why a verdict is what it is, or what to know beside it."""
+    """A reason for a verdict, or a note beside it."""
 
     code: str
     text: str
@@ -63,7 +63,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a comparison is about; None: all."""
+    """The part of the run that a comparison covers; a field of None means all."""
 
     workload: str | None = None
     prompt_class: str | None = None
@@ -71,7 +71,7 @@ class Scope:
 
     @property
     def words(self) -> str:
-        """As a person says it: "over all", "code", "two_turns, turn 2"."""
+        """Return the scope as text: "over all", "code", "two_turns, turn 2"."""
         parts = [part for part in (self.workload, self.prompt_class) if part is not None]
         if self.turn is not None:
             parts.append(f"turn {self.turn + 1}")
@@ -80,7 +80,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What each generation was about, one element a generation."""
+    """The workload, prompt class and turn of each generation, one element per generation."""
 
     workload: Words
     prompt_class: Words
@@ -88,7 +88,7 @@ class Asked:
 
     @classmethod
     def read(cls, rows: pd.DataFrame) -> Self:
-        """Of rows of `trial_flat`; rows without workloads are one workload."""
+        """Read rows of `trial_flat`; rows without workloads count as one workload."""
         return cls(
             workload=words(rows["workload"]),
             prompt_class=words(rows["prompt_class"]),
@@ -96,7 +96,7 @@ class Asked:
         )
 
     def within(self, scope: Scope) -> Flags:
-        """Which generations belong to the scope."""
+        """Return a mask of the generations that belong to the scope."""
         inside = np.ones(len(self.turn), dtype=bool)
         wanted = (scope.workload, scope.prompt_class, scope.turn)
         for column, value in zip((self.workload, self.prompt_class, self.turn), wanted, strict=True):
@@ -107,7 +107,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engagement:
-    """What the evidence says of an arm's generations."""
+    """The evidence in an arm's generations that its mechanism ran."""
 
     share: float | None  # of the generations that requested a mechanism, those that show it ran; None: none did
     reasons: tuple[Reason, ...]  # why it counts as not engaged; empty when it does not
@@ -179,7 +179,7 @@ class _Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """What differs besides the arms' declared settings."""
+    """Differences besides the arms' declared settings."""
 
     confounding: tuple[Reason, ...]  # could have made the effect, or a good part of it
     harmless: tuple[Reason, ...]  # could not
@@ -208,11 +208,11 @@ class DifferenceTable:
         )
 
     def confounders(self, label: str, scope: Scope, *, log_effect: float | None, margin: float) -> Differences:
-        """What differs between one arm and the control besides the arms' declared settings.
+        """Return the differences between one arm and the control besides their declared settings.
 
         Args:
             log_effect: of the treatment, on the log scale; None: unknown.
-            margin: within which effects make no difference.
+            margin: effects within it make no difference.
         """
         rows = (self.label == label) & self.asked.within(scope)
         confounding: list[Reason] = []
@@ -259,7 +259,7 @@ def _checks(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
 
 
 def _unequal(pairs: pd.DataFrame, column: str, name: str, *, among: Flags | None = None) -> _Check:
-    """Both recorded, and not equal: what was not recorded is not known to differ."""
+    """Compare two recorded values; a value that was not recorded is not known to differ."""
     left, right = words(pairs[column]), words(pairs[f"{column}_control"])
     missing = (None, UNKNOWN)
     differ = np.array(
@@ -271,7 +271,7 @@ def _unequal(pairs: pd.DataFrame, column: str, name: str, *, among: Flags | None
 
 
 def _unknown_mlx(pairs: pd.DataFrame) -> Iterable[_Check]:
-    """A server's MLX that nobody told: it may be another. Beside it, a server without MLX, which is another engine's.
+    """Find servers whose MLX version is unknown, as it may differ, and servers without MLX, which are another engine's.
 
     Arms of one environment, which may be one server, share whatever it holds.
     """
@@ -317,7 +317,7 @@ def _with_growth(usable: pd.DataFrame) -> pd.DataFrame:
 
 
 def _prompt_sizes(pairs: pd.DataFrame, metric: str) -> Floats:
-    """|log| of the factor by which the lengths of two prompts explain a difference at most, one element a pair.
+    """|log| of the largest factor that the lengths of two prompts can explain, one element per pair.
 
     While it decodes an engine reads the context: the square of the lengths' ratio bounds that. Until the first token it
     works on the tokens that no cache holds, each with the context before it: the uncached tokens' ratio times the

@@ -1,4 +1,4 @@
-"""Relating two runs, which only a control that both of them held makes possible. Pure.
+"""Comparison of two runs, which is possible only if they share a control. Pure.
 
 Two runs are two evenings: the machine was another in each. What can be compared is how far each treatment was from the
 same control: a ratio of ratios. Its interval comes from the two runs' own intervals by the method of variance estimates
@@ -29,7 +29,7 @@ ALPHA = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSide:
-    """One run, as far as comparing needs it."""
+    """The part of a run that the comparison needs."""
 
     run_id: str
     plan: Plan
@@ -53,12 +53,12 @@ class Relation:
 
     @property
     def clear(self) -> bool:
-        """Whether the arms differ: the interval excludes 1, and holds what evenings differ by."""
+        """Return whether the arms differ: the interval excludes 1 and allows for the spread between evenings."""
         return self.evenings_known and self._excludes_1
 
     @property
     def says(self) -> str:
-        """The finding in words."""
+        """Return the finding as text."""
         if not self._excludes_1:
             return "no clear difference"
         return "differs" if self.evenings_known else "these evenings differed"
@@ -83,7 +83,7 @@ def compare_runs(first: RunSide, second: RunSide, *, evenings: Evenings | None =
     """Relate every treatment of one run to every treatment of the other.
 
     Args:
-        evenings: what effects differ by between this machine's other runs of these prompts; None: not known.
+        evenings: the spread of effects between this machine's other runs of these prompts; None if unknown.
 
     Raises:
         InputError: the runs share no control, or asked different questions; the message says what is missing.
@@ -145,7 +145,7 @@ def _relate(one: Comparison, other: Comparison, evenings: Evenings | None, *, sa
 
 
 def _usable(side: RunSide) -> list[Comparison]:
-    """Comparisons whose numbers mean what they say."""
+    """Return the comparisons whose numbers can be used."""
     return [
         one for one in side.comparisons if one.turn is None and one.workload is None and VERDICTS[one.verdict].usable
     ]

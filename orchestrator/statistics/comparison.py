@@ -1,4 +1,4 @@
-"""One treatment against the control in one scope: its verdict with the reasons, and what to know beside it. Pure."""
+"""One treatment against the control in one scope: its verdict with reasons and notes. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def compare(run: AuditRun, one: Scoped, included: Scoped | None, treatment: str)
 
 
 def _with_variation(reasons: tuple[Reason, ...], varied: Variation | None) -> tuple[Reason, ...]:
-    """An effect that varies is said first; what else one number leaves out comes last."""
+    """Put an effect that varies first, and what else one number leaves out last."""
     if varied is None:
         return reasons
     codes = {reason.code for reason in varied.notes}
@@ -80,12 +80,12 @@ def _with_variation(reasons: tuple[Reason, ...], varied: Variation | None) -> tu
 
 
 def _led(effect: Effect, varied: Variation | None, metric: str) -> str | None:
-    """Which way it goes; None where prompts go different ways."""
+    """Return the direction of the effect, or None if prompts have different directions."""
     return None if varied is not None and varied.opposite else _direction(effect, metric)
 
 
 def _missing_prompts(one: Scoped, run: AuditRun, treatment: str) -> tuple[Reason, ...]:
-    """Prompts of which the two arms have no round in common."""
+    """Report prompts for which the two arms have no round in common."""
     series = one.series[treatment]
     if one.used.cells is None or series is None or series.parts is None:
         return ()
@@ -99,7 +99,7 @@ def _missing_prompts(one: Scoped, run: AuditRun, treatment: str) -> tuple[Reason
 
 
 def _unlike(run: AuditRun, one: Scoped, treatment: str) -> tuple[Reason, ...]:
-    """What forbids "no difference" where the mean shows none."""
+    """Return the reasons against "no difference" although the mean shows none."""
     series, varied, effect = one.series[treatment], one.variations.get(treatment), one.effects[treatment]
     if series is None or varied is None or effect is None or not lies_inside(effect, run.margin):
         return ()
@@ -160,12 +160,12 @@ def _case(run: AuditRun, one: Scoped, treatment: str, *, included: Scoped | None
 
 
 def _squares(series: Series | None) -> int:
-    """How many squares the two arms have rounds in common in: each is one exchange."""
+    """Count the squares in which the two arms share rounds: each is one exchange."""
     return 0 if series is None else len(np.unique(series.numbers // series.together))
 
 
 def _limits(run: AuditRun, one: Scoped, included: Scoped | None, treatment: str) -> tuple[Reason, ...]:
-    """What lost trials forbid."""
+    """Return the verdicts that lost trials rule out, as reasons."""
     losses = run.losses.get(treatment)
     if losses is None or included is None:
         return ()
@@ -202,7 +202,7 @@ def _carry_over_note(run: AuditRun, reasons: Sequence[Reason]) -> tuple[Reason, 
 
 
 def _low(effect: Effect | None) -> float | None:
-    """None where too few rounds leave the interval open."""
+    """Return the interval's lower end, or None if too few rounds leave it open."""
     return effect.ci_low if effect and effect.ci_low > 0 else None
 
 

@@ -1,4 +1,4 @@
-"""Which arm for what: where the parts of a scope disagree, the scope has no winner. Pure.
+"""Directions of the parts of a scope: if they disagree, the scope has no winner. Pure.
 
 An engine can win every short prompt and lose the second turn of a long conversation by an order of magnitude. Averaged
 over both it is a little faster or a little slower, which helps nobody.
@@ -18,7 +18,7 @@ Parts = Mapping[Scope, tuple[Scope, ...]]
 
 
 def parts_of(scopes: Sequence[Scope], asked: Asked) -> dict[Scope, tuple[Scope, ...]]:
-    """For each scope those others that lie wholly within it.
+    """Return, for each scope, the other scopes that lie wholly within it.
 
     Args:
         asked: the run's generations.

@@ -26,7 +26,7 @@ STANDARD_SIZES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a simulated machine does to the trials."""
+    """The drift and noise of a simulated machine."""
 
     profile: str
     size: float  # see workers.machine.drift.factor
@@ -34,7 +34,7 @@ class Setting:
     tail: float = 4.0  # degrees of freedom of its t distribution: small is heavy
 
 
-# Stated wherever it is used for want of a history: a laptop that loses a sixth of its speed over the run.
+# Every use of it for lack of a history is reported: a laptop that loses a sixth of its speed over the run.
 ASSUMED = Setting(profile="linear", size=-0.17, noise=0.01)
 
 
@@ -45,7 +45,7 @@ def standard(profile: str, trials: int) -> Setting:
 
 
 def drift_rows(setting: Setting, trials: int, seeds: Sequence[int]) -> Floats:
-    """Log speed factors, one row a seed, one column a trial (shape seeds x trials)."""
+    """Log speed factors, one row per seed, one column per trial (shape seeds x trials)."""
     rows = [
         [factor(setting.profile, trial / trials, size=setting.size, seed=seed) for trial in range(trials)]
         for seed in seeds

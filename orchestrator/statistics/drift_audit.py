@@ -145,7 +145,7 @@ def _on_shared_prompts(used: pd.DataFrame, treatment: str, control: str) -> pd.D
 
 
 def _explained(shared: pd.DataFrame, control: str) -> tuple[float, Reason]:
-    """By values relative to the control's median of the same prompt: prompts of unlike speed are taken together."""
+    """Explain by values relative to the control's median of the same prompt, so that prompts can be pooled."""
     levels = shared[shared["label"] == control].groupby(_ASKED)["y"].median()
     level = levels.reindex(pd.MultiIndex.from_frame(shared[_ASKED])).to_numpy(dtype=np.float64)
     values = pd.DataFrame(
@@ -176,7 +176,7 @@ def _flagged(rows: pd.DataFrame, flag: str) -> bool:
 
 
 def _unequal(shared: pd.DataFrame, treatment: str, control: str, metric: str) -> Iterator[Reason]:
-    """Lengths that both arms' rows tell, by the median of each prompt."""
+    """Compare the lengths that both arms' rows record, by the median of each prompt."""
     checked = {"prompt_tokens": "prompt token counts differ"}
     if metric == "end_to_end_tps":
         checked["completion_tokens"] = "completion token counts differ"

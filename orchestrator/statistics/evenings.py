@@ -1,8 +1,8 @@
-"""How much one and the same effect differs from evening to evening on a machine. Pure.
+"""The spread of one effect from evening to evening on one machine. Pure.
 
 A run's interval holds the noise within the run. Another evening has another system load, other weights in other pages,
-another temperature of the room, and an effect of speculation or quantisation moves with these. What it moves by is seen
-only where one pair of arms was measured on several evenings: the spread of their effects, pooled over pairs, holds the
+another temperature of the room, and an effect of speculation or quantisation moves with these. This can be seen
+only if one pair of arms was measured on several evenings: the spread of their effects, pooled over pairs, holds the
 noise within the runs as well. Two evenings' effects then differ by less than t sqrt(2) spread in 95 % of cases.
 """
 
@@ -23,12 +23,12 @@ class Evenings:
     freedom: int  # evenings less pairs
 
     def half_width(self, alpha: float) -> float:
-        """What two evenings' effects differ by at most in 1 - alpha of cases, on the log scale."""
+        """Return the bound on the difference of two evenings' effects in 1 - alpha of cases, on the log scale."""
         return t_quantile(1 - alpha / 2, self.freedom) * math.sqrt(2) * self.spread
 
 
 def between_evenings(ratios: Mapping[Hashable, Iterable[float]]) -> Evenings | None:
-    """The pooled spread of each pair's ratios, one an evening; None: too few evenings to know.
+    """Return the pooled spread of each pair's ratios, one per evening, or None if there are too few evenings.
 
     Args:
         ratios: each pair's ratios, above 0.
@@ -42,7 +42,7 @@ def between_evenings(ratios: Mapping[Hashable, Iterable[float]]) -> Evenings | N
 
 
 def by_pair(rows: Iterable[tuple[Hashable, float]]) -> dict[Hashable, list[float]]:
-    """Ratios by their pair."""
+    """Group ratios by their pair."""
     found: dict[Hashable, list[float]] = defaultdict(list)
     for pair, ratio in rows:
         found[pair].append(ratio)

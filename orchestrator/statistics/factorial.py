@@ -1,4 +1,4 @@
-"""Two factors at once, such as speculation and quantisation: what each does, and whether they compose.
+"""Two factors at once, such as speculation and quantisation: the effect of each, and whether they compose.
 
 On the log scale, with arms named by their two levels (base levels first), the effect of both together against the
 product of the two alone is the interaction
@@ -115,7 +115,7 @@ def contrast_effect(used: ScopeTrials, weights: Mapping[str, float], *, alpha: f
 
 
 def _series(used: ScopeTrials, weights: Mapping[str, float]) -> Series | None:
-    """The weighted sum of each round that holds all the arms, drift taken out; None when there is none."""
+    """Return the weighted sum of each round that holds all the arms, less drift, or None without such a round."""
     numbers, row = np.unique(used.rounds, return_inverse=True)
     weight = np.array([weights.get(str(label), 0.0) for label in used.labels])
     whole = np.bincount(row, weights=weight != 0.0, minlength=len(numbers)) == len(weights)
@@ -133,7 +133,7 @@ def _series(used: ScopeTrials, weights: Mapping[str, float]) -> Series | None:
 
 
 def _drift(used: ScopeTrials) -> Floats:
-    """The straight way from each whole round's mean to the next one's, at every trial.
+    """Interpolate the drift at every trial linearly between the means of whole rounds.
 
     Whole rounds hold the same arms, so their means differ by drift, by prompt and by noise, and by nothing that
     depends on which arm was where.

@@ -1,4 +1,4 @@
-"""Which two factors a run's arms make a full table of, read from the plan. Pure."""
+"""The two factors of which a run's arms form a full table, read from the plan. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class _Factor:
     """Settings that divide the arms in one way."""
 
     name: str
-    levels: tuple[str, ...]  # one an arm
+    levels: tuple[str, ...]  # one per arm
     groups: tuple[int, ...]  # the same division, numbered by first appearance
 
 
@@ -63,12 +63,12 @@ def _independent(factors: Sequence[_Factor]) -> list[_Factor]:
 
 
 def _refines(finer: Sequence[int], coarser: Sequence[int]) -> bool:
-    """Whether every group of the finer division lies within one of the coarser."""
+    """Return whether every group of the finer division lies within one of the coarser."""
     return len(set(zip(finer, coarser, strict=True))) == max(finer) + 1
 
 
 def _settings(arm: Arm) -> dict[str, str]:
-    """What may differ between arms, the most telling first."""
+    """Return the settings that may differ between arms, the most informative first."""
     found = {"checkpoint": str(arm.checkpoint["name"]), "engine": str(arm.engine["name"])}
     found |= _flat("engine", {key: value for key, value in arm.engine.items() if key not in ("name", "_target_")})
     found |= _flat("sampling", arm.sampling)

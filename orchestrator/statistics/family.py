@@ -1,4 +1,4 @@
-"""Many arms at once: how often would the largest of so many differences look like this if there were none?
+"""Many arms at once: how likely the largest of their differences is if there is none.
 
 Each comparison with the control has its own mean over its own standard error, so that a noisy arm says nothing about a
 quiet one. The largest of them is held against the largest when the signs of all the rounds' contrasts are dealt anew, a
@@ -38,7 +38,7 @@ def family_p_values(
 
 
 def step_down(series: Mapping[Name, Series], *, alpha: float, seed: int) -> dict[Name, float]:
-    """Each comparison's p-value for the family of those that have rounds enough to be found at all.
+    """Return each comparison's p-value for the family of those with enough rounds to be found at all.
 
     One round has no spread: its mean over its standard error would be beyond that of every other comparison.
     """
@@ -78,14 +78,14 @@ class Standing:
 
     best: str
     others: tuple[str, ...]  # the better ones first
-    series: Mapping[str, Series]  # of those that have something in common with the best: each against it
+    series: Mapping[str, Series]  # each arm against the best, for arms that share rounds with it
 
 
 def standing(used: ScopeTrials, *, ratios: Mapping[str, float], lower_is_better: bool) -> Standing:
-    """How the arms stand to the best of them.
+    """Compare the arms with the best of them.
 
     Args:
-        ratios: of every arm against the same one, that one included with 1.
+        ratios: the ratio of every arm to the same arm, which is included with 1.
     """
     best, *others = sorted(ratios, key=lambda arm: ratios[arm], reverse=not lower_is_better)
     series = {arm: one for arm in others if (one := used.pair(arm, best)) is not None}

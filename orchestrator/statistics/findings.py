@@ -1,4 +1,4 @@
-"""What an audit finds: values, and the sentences that sum them up."""
+"""The results of an audit: values, and the sentences that sum them up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SPLIT = "directions_disagree"  # code of the reason why a comparison names no wi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A treatment against the control in one scope. Numbers are None where there is nothing to compute them from."""
+    """A treatment against the control in one scope. Numbers are None if there is no data for them."""
 
     treatment: str
     control: str
@@ -37,7 +37,7 @@ class Comparison:
     aa_low: float | None
     aa_high: float | None
     engaged_share: float | None  # of the treatment's generations that requested a mechanism
-    included: "Included | None"  # what it would be with the first attempts, excluded trials too; None: nothing was lost
+    included: "Included | None"  # the result with the first attempts, excluded trials too; None: nothing was lost
     reasons: tuple[Reason, ...]  # the deciding ones first
     typical: float | None = None  # the ratio of a typical round, beside the mean
 
@@ -51,12 +51,12 @@ class Comparison:
 
     @property
     def varies(self) -> Reason | None:
-        """Why no single ratio sums it up: the effect depends on the prompt, or changed in the course of the run."""
+        """Return why no single ratio sums it up: the effect depends on the prompt, or changed during the run."""
         return next((reason for reason in self.reasons if reason.code in VARIES), None)
 
     @property
     def split(self) -> Reason | None:
-        """Why it has no one direction: parts of its scope have opposite ones."""
+        """Return why it has no single direction: parts of its scope have opposite ones."""
         return next((reason for reason in self.reasons if reason.code == SPLIT), None)
 
 
@@ -101,7 +101,7 @@ class BestSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
-    """What one version of the method says of a run."""
+    """The judgement of a run by one version of the method."""
 
     method_version: str
     control: str
@@ -121,7 +121,7 @@ class AuditResult:
 
 
 def summarise(comparisons: Sequence[Comparison], drift: float | None, metric: str) -> str:
-    """One sentence an arm over all prompts, words first; then the run's drift. An arm that is better for one thing and
+    """Return one sentence per arm over all prompts; then the run's drift. An arm that is better for one thing and
     worse for another is never called the better one."""
     sentences = [_sentence(one) for one in comparisons if one.over_all]
     if not sentences:

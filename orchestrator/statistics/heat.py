@@ -1,4 +1,4 @@
-"""What carry-over means for a verdict: which claims it forbids, and what to do about it. Pure."""
+"""Consequences of carry-over for a verdict: the claims it rules out, and the remedy. Pure."""
 
 import math
 
@@ -11,7 +11,7 @@ REMEDIES = "set gate.cooldown_s, design.order=williams or design.interleave_by=w
 
 
 def carry_over_reason(found: CarryOver) -> Reason:
-    """What was found, as words."""
+    """Describe the carry-over that was found."""
     lasting = ""
     if found.decay > 0:
         lasting = f", and {found.accumulated:.3f} times after many trials of it (decay {found.decay:g} per trial)"
@@ -23,16 +23,16 @@ def carry_over_reason(found: CarryOver) -> Reason:
 
 
 def hides_a_difference(found: CarryOver, margin: float) -> bool:
-    """Whether what accumulates could hold an effect inside the margin that is not there by itself."""
+    """Return whether accumulated carry-over could keep an effect inside the margin that is outside it otherwise."""
     return abs(math.log(found.accumulated)) > -math.log1p(-margin)
 
 
 def may_be_heat(
     model: LagModel | None, effect: Effect | None, *, treatment: str, control: str, alpha: float
 ) -> Reason | None:
-    """An effect that does not stand once what both arms may leave behind is taken out, at some decay; None: it stands.
+    """Return a reason if the effect vanishes once both arms' possible carry-over is removed at some decay, else None.
 
-    A mark of carry-over that is too faint to be found can still make a small effect, so this is asked of every effect.
+    A mark of carry-over that is too faint to be found can still make a small effect, so every effect is checked.
     """
     if model is None or effect is None or effect.ci_low <= 1 <= effect.ci_high:
         return None

@@ -1,4 +1,4 @@
-"""Planning a cooldown: what heat that stays does to a design, by simulating it. Pure.
+"""Planning a cooldown: the effect of remaining heat on a design, by simulation. Pure.
 
 An arm without an effect of its own leaves heat behind; many of its trials in a row would slow a trial by `heat`. Of
 that heat a share `decay` is left one trial's length later. A cooldown of c trials' lengths leaves decay**c of it before
@@ -36,7 +36,7 @@ class HeatJudgement:
     supported: float  # share in which the audit would call the difference supported
 
     def is_enough(self, *, alpha: float, margin: float, runs: int) -> bool:
-        """Whether errors are as rare as the level, as far as so many runs tell, and the bias is small."""
+        """Return whether errors are as rare as the level, within the accuracy of the runs, and the bias is small."""
         noise = math.sqrt(alpha * (1.0 - alpha) / runs)
         return self.wrong <= alpha + 2.0 * noise and abs(self.bias) <= BIAS_OF_MARGIN * margin
 
@@ -59,7 +59,7 @@ def judge_heat(
     """The design with longer and longer cooldowns, up to the first that is enough.
 
     Args:
-        heat: by arm, the control among them: by which share many of its trials in a row slow a trial.
+        heat: for each arm, the control included, the share by which many of its trials in a row slow a trial.
         decay: the share of the heat that is left one trial's length later.
         order: random | williams.
         cooldowns: in trials' lengths, growing.
@@ -104,7 +104,7 @@ def _runs(
 
 
 def _heat_of(heats: Sequence[float], decay: float, cooldown: float) -> Floats:
-    """How far each trial is slowed, on the log scale, by the heats of the trials before it."""
+    """Return the slowdown of each trial, on the log scale, by the heat of the trials before it."""
     left, found = 0.0, np.zeros(len(heats))
     for place, heat in enumerate(heats):
         left *= decay**cooldown

@@ -1,4 +1,4 @@
-"""An arm over time: did its speed change, when, and what changed with it? Pure.
+"""An arm over time: changes of its speed, their times, and what changed with them. Pure.
 
 A point is a run's median. Points are split where the fit of two levels is best (least squares on the log scale, at
 least ten points each side), and a split counts when at most 1 in 100 histories without a change, made of the same
@@ -13,7 +13,7 @@ left out; one standard error is added, because an r that is too small is a false
 alarm, 200 each: 0.02 at r = 0.4 and 0.025 at r = 0.6 for 420 points; random orders of the points themselves gave 0.225
 and 0.605. The price: in 24 points a step of twice the noise is found in 59 % of histories, not in 78 %.
 
-A level that moves slowly for months is no such wandering; then a change is reported, rightly, and its cause is not in
+A level that moves slowly for months is not such wandering; a change is then rightly reported, and its cause is not in
 the versions.
 """
 
@@ -80,7 +80,7 @@ def change_points(points: Sequence[Point], *, seed: int = 0) -> tuple[Change, ..
 
 
 def _splits(y: Floats, offset: int, *, rng: np.random.Generator) -> list[tuple[int, float]]:
-    """Where this part and its parts split, with the p-value of each, in order."""
+    """Return the splits of this part and of its parts, with the p-value of each, in order."""
     if len(y) < 2 * MIN_POINTS:
         return []
     at = MIN_POINTS + int(np.argmax(_gains(y[None, :])))
@@ -99,7 +99,7 @@ def _p_value(y: Floats, rng: np.random.Generator) -> float:
 
 
 def _unchanged(y: Floats, rng: np.random.Generator) -> Floats:
-    """Histories that wander as this one does and have no change, (ORDERS, n)."""
+    """Draw histories that wander like this one but have no change, shape (ORDERS, n)."""
     correlation = neighbours_correlation(y)
     spread = math.sqrt(1 - correlation**2)
     centred = y - np.median(y)
@@ -119,7 +119,7 @@ def neighbours_correlation(y: Floats) -> float:
 
 
 def _spread(differences: Floats) -> float:
-    """Their variance, without the few that are far from the others."""
+    """Return the variance of the differences, without the few that are far from the others."""
     sizes = np.abs(differences - np.median(differences))
     kept = sizes <= LARGEST_STEP * float(np.median(sizes)) / NORMAL_MAD
     return float(np.var(differences[kept]))

@@ -1,4 +1,4 @@
-"""Judging a planned design before it costs a night: how often it errs, what it finds, how wide its intervals are.
+"""Judging a planned design before it costs a night: its error rate, its power and the width of its intervals.
 
 The same simulated runs as the tests of the method, with the plan's own number of arms, rounds and level.
 """

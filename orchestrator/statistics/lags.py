@@ -1,4 +1,4 @@
-"""What a trial leaves behind for the trials after it: a distributed-lag model with a decay. Pure.
+"""The effect of a trial on the trials after it: a distributed-lag model with a decay. Pure.
 
 A trial of an arm adds decay ** (lag - 1) to the exposure of the trial `lag` places later. Where an arm heats the
 machine or leaves it with a slower clock, the values of later trials follow their exposure to it. The arm itself is
@@ -36,7 +36,7 @@ LEAST_FREEDOM = 3  # residual degrees of freedom
 NORMAL_MAD = 0.6745  # median of |x| for standard normal x
 RIDGE = 1e-9
 NOISE_STEPS = 3
-QUIET = 0.25  # the share of the arms that are taken for the quiet ones
+QUIET = 0.25  # the share of the arms that count as quiet
 CLEARLY = 2.0  # times their scale: few trials differ by nearly as much
 
 
@@ -51,7 +51,7 @@ class Ran:
 
     @classmethod
     def read(cls, trials: pd.DataFrame) -> "Ran":
-        """Of rows of `trial_flat`."""
+        """Read rows of `trial_flat`."""
         rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
         whose = ["round", "attempt"]
         rows = rows.drop_duplicates([*whose, "position", "arm", "is_aa"]).sort_values([*whose, "position"])
@@ -77,7 +77,7 @@ class Placed:
     """A scope's n trials among the N that ran.
 
     The control's second entry heats as the control does, but has a level of its own: where it differs from the first,
-    that is for the A/A floor to say.
+    the A/A floor shows it.
     """
 
     y: Floats  # (n,) log values
@@ -98,7 +98,7 @@ class Placed:
 
     @classmethod
     def find(cls, used: ScopeTrials, ran: Ran, *, control: str) -> "Placed":
-        """Of a round's attempts the newest one is used."""
+        """Place the used trials; of a round's attempts the newest one is used."""
         entries, codes = np.unique(ran.labels.astype(str), return_inverse=True)
         arms = [control if entry == AA_LABEL else str(entry) for entry in entries]
         names = sorted(set(arms))
@@ -127,7 +127,7 @@ def exposures(codes: Integers, arms: int, decay: float) -> Floats:
 
 
 def innovations(columns: Floats) -> Floats:
-    """What the filter could not foresee of each column: shape (..., n, m) to (..., n - 1, m)."""
+    """Return the part of each column that the filter cannot predict: shape (..., n, m) to (..., n - 1, m)."""
     found: Floats = np.diff(columns, axis=-2)
     for place in range(1, found.shape[-2]):
         found[..., place, :] += (1.0 - GAIN) * found[..., place - 1, :]
@@ -137,7 +137,7 @@ def innovations(columns: Floats) -> Floats:
 def whitened(columns: Floats, noise: Floats) -> Floats:
     """The innovations in units of their standard deviation, each trial seen through noise of its own: (n - 1, m).
 
-    A Kalman filter: what follows a noisy trial is foreseen from the trials before it.
+    A Kalman filter: the value after a noisy trial is predicted from the trials before it.
 
     Args:
         columns: (n, m).
@@ -157,7 +157,7 @@ def whitened(columns: Floats, noise: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusted:
-    """An effect on the log scale, what the two arms leave behind taken out."""
+    """An effect on the log scale, with the two arms' carry-over removed."""
 
     decay: float
     effect: float
@@ -173,17 +173,17 @@ class LagModel:
     levels: Floats  # (n - 1, p)
     solved: Floats  # (p, n - 1) from values to the levels' coefficients
     value: Floats  # (n - 1,) residuals clipped
-    cells: int  # columns an arm: its prompts, or 1
+    cells: int  # columns per arm: its prompts, or 1
     heat: tuple[Floats, ...]  # for each decay (n - 1, arms) exposures
 
     @classmethod
     def fit(cls, placed: Placed) -> "LagModel | None":
-        """All trials equally noisy. None with too few trials to tell noise from levels."""
+        """Fit all trials as equally noisy; None with too few trials to separate noise from levels."""
         return cls._fit(placed, innovations)
 
     @classmethod
     def fit_by_noise(cls, placed: Placed) -> "LagModel | None":
-        """Each arm as noisy as its trials are, so that a noisy third arm takes nothing from two quiet ones."""
+        """Fit each arm with its own noise, so that a noisy third arm does not affect two quiet ones."""
         noise, found = np.ones(len(placed.names)), cls.fit(placed)
         for _ in range(NOISE_STEPS):
             if found is None:
@@ -213,12 +213,12 @@ class LagModel:
 
     @property
     def residual(self) -> Floats:
-        """(n - 1,) what the levels leave of the values."""
+        """Return the values less their levels, shape (n - 1,)."""
         found: Floats = self.value - self.levels @ (self.solved @ self.value)
         return found
 
     def adjusted(self, treatment: str, control: str, *, alpha: float) -> tuple[Adjusted, ...]:
-        """The treatment against the control when both may leave something behind, for each decay."""
+        """Estimate the treatment against the control if both may have carry-over, for each decay."""
         both = [self.placed.names.index(name) for name in (treatment, control)]
         direct = self._weights(both) @ self.solved
         return tuple(
@@ -226,7 +226,7 @@ class LagModel:
         )
 
     def _weights(self, both: list[int]) -> Floats:
-        """(p,) of the levels: the first arm less the second, entries and prompts weighing the same."""
+        """Return the levels' weights (p,): the first arm less the second, entries and prompts weighing the same."""
         weights = np.zeros(self.levels.shape[1])
         for arm, sign in zip(both, (1.0, -1.0), strict=True):
             own = np.flatnonzero(self.placed.arm_of == arm)
@@ -260,7 +260,7 @@ def _noise_of_arms(model: LagModel, before: Floats) -> Floats:
 
 
 def _through(columns: Floats, beside: Floats, direct: Floats, left: Floats) -> Floats:
-    """How much of the direct contrast each orthonormal direction of the exposures bears."""
+    """Return how much of the direct contrast each orthonormal direction of the exposures explains."""
     seen = direct @ columns
     coefficients = np.linalg.lstsq(beside, left, rcond=1e-6)[0]
     found: Floats = seen @ coefficients
@@ -268,7 +268,7 @@ def _through(columns: Floats, beside: Floats, direct: Floats, left: Floats) -> F
 
 
 def _cells(placed: Placed) -> int:
-    """Columns an entry: its prompts where it has rounds enough of each, else 1."""
+    """Return the columns per entry: its prompts if it has enough rounds of each, else 1."""
     if placed.prompts is None:
         return 1
     prompts = int(placed.prompts.max()) + 1
@@ -277,7 +277,7 @@ def _cells(placed: Placed) -> int:
 
 
 def _level_columns(placed: Placed, cells: int) -> Floats:
-    """(n, p) which level each trial bears; an entry's columns stand together."""
+    """Return the level indicators of each trial (n, p); an entry's columns are adjacent."""
     if placed.prompts is not None and cells > 1:
         return indicators(placed.codes * cells + placed.prompts, np.arange(len(placed.entries) * cells))
     own = indicators(placed.codes, np.arange(len(placed.entries)))
@@ -287,13 +287,13 @@ def _level_columns(placed: Placed, cells: int) -> Floats:
 
 
 def indicators(codes: Integers, groups: Integers) -> Floats:
-    """1 where a code is the group's, else 0: shape (..., groups)."""
+    """Return 1 where a code is the group's, else 0: shape (..., groups)."""
     found: Floats = (codes[..., None] == groups).astype(np.float64)
     return found
 
 
 def _solver(columns: Floats) -> Floats:
-    """(p, n) the least-squares solution as a matrix; a direction that no row shows has no part in it."""
+    """Return the least-squares solution as a matrix (p, n), without directions that no row determines."""
     gram = columns.T @ columns
     found: Floats = np.linalg.pinv(gram, rcond=1e-9, hermitian=True) @ columns.T
     return found

@@ -1,4 +1,4 @@
-"""Which trials were lost, to what, and whether that depended on the arm or on its place. Pure.
+"""Lost trials, their causes, and tests whether losses depend on the arm or on its place. Pure.
 
 A rule (heat, sleep, other programs) leaves a trial out for what the machine did, so it drops the round for every arm.
 An arm's own failure (a crash, no evidence) drops the pairs of that arm only. An arm that the rules leave out far more
@@ -33,7 +33,7 @@ DRAWS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """Every measured trial of every attempt, one element a trial, in time order."""
+    """Every measured trial of every attempt, one element per trial, in time order."""
 
     rounds: Integers
     attempts: Integers
@@ -47,7 +47,7 @@ class Trials:
 
     @classmethod
     def read(cls, trials: pd.DataFrame) -> "Trials":
-        """Of rows of `trial_flat`."""
+        """Read rows of `trial_flat`."""
         rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
         rows = rows.assign(attempt=rows["attempt"].fillna(0))
         is_aa = rows["is_aa"].fillna(value=False).astype(bool)
@@ -75,14 +75,14 @@ class Trials:
 
     @property
     def unexplained(self) -> int:
-        """Attempts that were replayed, with no sign of the trial that was lost."""
+        """Count attempts that were replayed without a record of the lost trial."""
         known = np.bincount(self.groups, self.lost) > 0
         found: int = int(((np.bincount(self.groups, self.replayed) > 0) & ~known).sum())
         return found
 
     @property
     def newest(self) -> Flags:
-        """Of the newest attempt of their round."""
+        """Return a mask of the trials of each round's newest attempt."""
         last: dict[int, int] = {}
         for number, attempt in zip(self.rounds.tolist(), self.attempts.tolist(), strict=True):
             last[number] = max(attempt, last.get(number, attempt))
@@ -90,7 +90,7 @@ class Trials:
         return found
 
     def first_whole(self) -> dict[int, int]:
-        """Of each round the first attempt that was not cut short; the newest where all were."""
+        """Return each round's first attempt that was not cut short, or its newest if all were."""
         found: dict[int, int] = {}
         for number in np.unique(self.rounds):
             own = self.rounds == number
@@ -139,7 +139,7 @@ class PairLosses:
     control: int
     p_arm: float  # of so unequal numbers by chance
     p_place: float  # of so close a relation between the lost arm and its place in the round
-    unknown: int  # attempts left out for a trial that is not known any more
+    unknown: int  # attempts left out for a trial that is no longer known
 
     @property
     def unequal(self) -> bool:
@@ -147,12 +147,12 @@ class PairLosses:
 
     @property
     def depend(self) -> bool:
-        """Whether losses may well depend on the arm, or on its place."""
+        """Return whether losses may well depend on the arm, or on its place."""
         return min(self.p_arm, self.p_place) <= LIMIT_LEVEL or self.unknown > 0
 
 
 def pair_losses(trials: Trials, treatment: str, control: str, *, seed: int) -> PairLosses:
-    """Hold the losses of two labels against each other."""
+    """Compare the losses of two labels."""
     signs, gaps = [], []
     for own, other in _pairs(trials, treatment, control):
         if trials.lost[own] != trials.lost[other]:
@@ -182,7 +182,7 @@ def _pairs(trials: Trials, treatment: str, control: str) -> Iterator[tuple[int, 
 
 
 def _coin(heads: int, throws: int) -> float:
-    """Two-sided p-value of a fair coin."""
+    """Return the two-sided p-value of so many heads of a fair coin."""
     extreme = max(heads, throws - heads)
     return min(1.0, 2.0 * sum(comb(throws, count) for count in range(extreme, throws + 1)) / 2.0**throws)
 
@@ -201,7 +201,7 @@ def _sign_test(values: Floats, seed: int) -> float:
 
 
 def loss_notes(trials: Trials, arms: Sequence[str]) -> tuple[Reason, ...]:
-    """How often rules left trials out, by arm and by place; none where they left none out."""
+    """Report how often rules left trials out, by arm and by place; empty if they left none out."""
     if not trials.by_rule.any():
         return ()
     return (_by_arm(trials, arms), *_by_place(trials))

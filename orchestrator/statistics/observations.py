@@ -1,7 +1,7 @@
 """From stored generations to the values that the audit compares. Pure: frames in, arrays and values out.
 
-The frame is that of the view `trial_flat`: one row a generation. A trial's value in a scope (a prompt class, a turn, or
-all) is the geometric mean over its generations there, so that every prompt weighs the same whatever its speed.
+The frame is that of the view `trial_flat`: one row per generation. A trial's value in a scope (a prompt class, a turn,
+or all) is the geometric mean over its generations there, so that every prompt weighs the same whatever its speed.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from orchestrator.vocabulary import METRICS
 
 INTER_TOKEN = "inter_token_p95_s"
 
-# Of the frame that is judged: `StoredRun.trials` has them all.
+# Columns of the frame that is judged: `StoredRun.trials` has them all.
 REQUIRED = (
     *("kind", "round", "attempt", "position", "sequence", "is_aa", "randomised"),
     *("excluded_reason", "error_kind", "gate_state", "flags"),
@@ -37,7 +37,7 @@ ALL = Scope()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """A scope's generations, one element a generation; a cell is a prompt's turn."""
+    """A scope's generations, one element per generation; a cell is a prompt's turn."""
 
     y: Floats  # log of the metric, less the cell's level over all arms
     trial: Integers  # the generation's place among the scope's trials
@@ -50,7 +50,7 @@ class Cells:
 
         Args:
             first: the trials of one arm.
-            second: of the other.
+            second: the trials of the other arm.
             rounds: each trial's round.
         """
         keys = rounds[self.trial] * len(self.weights) + self.cell
@@ -58,7 +58,7 @@ class Cells:
         found, left, right = np.intersect1d(keys[mine], keys[other], return_indices=True)
         rounds_found, cell = np.divmod(found, len(self.weights))
         present = np.bincount(cell, minlength=len(self.weights))
-        # What only one of the two has is left out for both; the prompts that remain weigh the same.
+        # A cell that only one of the two has is left out for both; the remaining prompts weigh the same.
         weights = self.weights / np.maximum(present, 1)
         return SharedCells(
             rounds=rounds_found.astype(np.intp),
@@ -83,7 +83,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedCells:
-    """What two arms have in common, one element a cell of a round, by round."""
+    """The cells that two arms share, one element per cell of a round, by round."""
 
     rounds: Integers
     cell: Integers
@@ -95,19 +95,19 @@ class SharedCells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeTrials:
-    """The usable trials of a scope in time order, one element a trial."""
+    """The usable trials of a scope in time order, one element per trial."""
 
     y: Floats  # log of the trial's value
     rounds: Integers
     labels: Words  # arms' names, and AA_LABEL for the control's second entry
-    prompts: Integers | None  # what each round was about, numbered; None when all rounds hold the same prompts
+    prompts: Integers | None  # each round's prompt, numbered; None if all rounds hold the same prompts
     cells: Cells | None = None  # None: each trial is one number
     together: int = 1  # rounds whose labels were dealt as one: a square's
 
     def pair(self, treatment: str, control: str) -> Series | None:
-        """The comparison of two labels over what both of them have in a round; None when there is nothing.
+        """Return the comparison of two labels over the cells that both have in a round, or None if there are none.
 
-        Where one of the two lacks a generation, neither's counts in that round. What other arms lack does not matter.
+        If one of the two lacks a generation, neither's counts in that round. Gaps of other arms do not matter.
         """
         codes = np.where(self.labels == treatment, 1, np.where(self.labels == control, 0, -1))
         y, weights, shared = self.y, None, None
@@ -131,7 +131,7 @@ class ScopeTrials:
         return replace(series, together=self.together, parts=parts)
 
     def _of_shared(self, shared: SharedCells, starts: Integers) -> tuple[Floats, Floats]:
-        """The trials' values with the pair's own ones over their shared cells, and the rounds' weights."""
+        """Return the trials' values, those of the pair over its shared cells, and the rounds' weights."""
         assert self.cells is not None
         y = self.y.copy()
         weights: Floats = np.add.reduceat(shared.weights, starts)
@@ -156,7 +156,7 @@ def measured_rows(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def first_attempts(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """As `measured_rows`, of the first attempt of each round that was not cut short, with no round dropped."""
+    """Like `measured_rows`, for each round's first attempt that was not cut short, with no round dropped."""
     return _attempt(trials, metric, newest=False)
 
 
@@ -180,7 +180,7 @@ def _attempt(trials: pd.DataFrame, metric: str, *, newest: bool) -> pd.DataFrame
 
 
 def check(trials: pd.DataFrame, metric: str) -> None:
-    """Refuse what cannot be judged.
+    """Reject trials that cannot be judged.
 
     Raises:
         ValueError: a column is missing, or the metric is unknown.
@@ -192,7 +192,7 @@ def check(trials: pd.DataFrame, metric: str) -> None:
 
 
 def arms_in_order(trials: pd.DataFrame) -> list[str]:
-    """The arms as the schedule first names them."""
+    """Return the arms in the order in which the schedule first names them."""
     return [str(arm) for arm in trials.sort_values("sequence", kind="stable")["arm"].drop_duplicates()]
 
 
@@ -221,7 +221,7 @@ def scopes_of(measured: pd.DataFrame) -> list[Scope]:
 
 
 def _classes(cells: Sequence[tuple[str, str, int]]) -> list[str]:
-    """The classes that are a part of their own: neither the whole run nor the whole of one workload."""
+    """Return the classes that are neither the whole run nor the whole of one workload."""
     workloads_of, classes_of = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for workload, name, _ in cells:
         workloads_of[name].add(workload)
@@ -233,7 +233,7 @@ def _classes(cells: Sequence[tuple[str, str, int]]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usable:
-    """The usable generations in time order, one element a generation."""
+    """The usable generations in time order, one element per generation."""
 
     y: Floats  # log of the metric
     rounds: Integers
@@ -288,7 +288,7 @@ class Usable:
         )
 
     def _prompt_of_round(self, rows: Integers) -> Integers | None:
-        """Each row's prompt as a number, when every round is about one prompt and there are several."""
+        """Return each row's prompt as a number, if every round holds one prompt and there are several."""
         codes = pd.factorize(self.prompt_id[rows])[0].astype(np.intp)
         pairs = np.unique(np.stack([self.rounds[rows], codes]), axis=1)
         if len(np.unique(codes)) < 2 or len(np.unique(pairs[0])) < pairs.shape[1]:
@@ -297,10 +297,10 @@ class Usable:
 
 
 def _levels_of_cells(y: Floats, trial: Integers, cell: Integers, cells: int) -> Floats:
-    """How far each cell lies from the others, whatever the arm: by what the trials that hold all of them show.
+    """Return each cell's level relative to the others, over all arms, from the trials that hold all cells.
 
-    So a trial that lacks a slow prompt is not taken for a fast one. 0 where no trial holds all, as when a round is
-    about one prompt.
+    So a trial that lacks a slow prompt does not count as a fast one. 0 if no trial holds all, as when a round
+    holds one prompt.
     """
     if not len(y):
         return np.zeros(cells)
@@ -315,7 +315,7 @@ def _levels_of_cells(y: Floats, trial: Integers, cell: Integers, cells: int) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundValue:
-    """One trial, for a picture."""
+    """One trial, for a plot."""
 
     round: int
     label: str

@@ -1,4 +1,4 @@
-"""What an arm's generations are flagged with that a reader of its figures must know. Pure: frames in, reasons out."""
+"""Flags of an arm's generations that a reader of its figures must know. Pure: frames in, reasons out."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import pandas as pd
 
 from orchestrator.statistics.comparability import Reason
 
-# docs/evidence.md explains each. Flags of every honest server, as that it sends no [DONE], are not among them.
+# docs/evidence.md explains each. Flags that honest servers raise, such as a missing [DONE], are not included.
 _WORDS = {
     "delivered_at_once": "all tokens arrived together: no time of the first token, no decode rate",
     "delivered_in_bursts": "tokens were held back and arrived in few bursts: no decode rate",

@@ -1,12 +1,12 @@
-"""How often a design's verdict would be "supported", by simulation. Pure.
+"""The share of a design's runs with the verdict "supported", by simulation. Pure.
 
 Runs are simulated without any effect. Adding an effect to a treatment only shifts its contrasts with the control, since
 the drift is estimated beside the arms' levels; so each simulated run serves every effect, of either sign, on each of
 its treatments in turn. The other treatments have no effect, which is the hardest case for the family.
 
 The conditions are those of `orchestrator.statistics.verdicts.decide`: the pair's own test, the A/A floor, the family,
-the margin, and what trials may leave behind for later ones. Each asks whether an interval holds some value, which is
-asking the test for the p-value of that value: no interval is searched. `tests/orchestrator/statistics/test_planned.py`
+the margin, and what trials may leave behind for later ones. Each checks whether an interval holds some value, which
+needs only the test's p-value of that value: no interval is searched. `tests/orchestrator/statistics/test_planned.py`
 holds this against `decide` itself.
 """
 
@@ -27,7 +27,7 @@ from orchestrator.statistics.observations import ScopeTrials
 from orchestrator.statistics.simulate import SimulatedRun, simulated_runs
 
 MOST_EXCHANGES = 1_000  # enough to plan with; a sample of the exchanges is as exact as all of them, the own one in it
-MOST_TREATMENTS = 6  # whose contrasts are computed; the others of a family are played by these, dealt otherwise
+MOST_TREATMENTS = 6  # whose contrasts are computed; these stand in for the others of a family, with other exchanges
 MOST_TRIALS = 240  # of a simulated run; longer ones are these with less noise
 FEWEST_ROUNDS = 16  # simulated even so: with fewer, exchanges are too few to go by
 GRID_STEP = 1.3  # of the rounds simulated
@@ -40,7 +40,7 @@ NO_CARRY_OVER = 1.0 - carry_over.LEVEL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What is planned, all but the rounds."""
+    """The planned design without its number of rounds."""
 
     setting: Setting
     arms: int  # entries of a round
@@ -49,7 +49,7 @@ class Layout:
 
     @property
     def has_floor(self) -> bool:
-        """One arm beside itself is compared as any two arms are."""
+        """Return whether there is an A/A floor: one arm beside itself is compared like any two arms."""
         return self.aa and self.arms > 2
 
     @property
@@ -63,17 +63,17 @@ class Layout:
 
     @property
     def lost(self) -> int:
-        """The rounds that exchanges so few cost: power grows with the square root of the rest, nearly."""
+        """Return the rounds lost to so few exchanges: power grows nearly with the square root of the rest."""
         return minimum_rounds(self.alpha) - 2
 
     def simulated_rounds(self, rounds: int) -> int:
-        """Those of a coarse grid nearest to these, so that near numbers of rounds share their simulated runs."""
+        """Round to a coarse grid, so that similar numbers of rounds share their simulated runs."""
         most = max(MOST_TRIALS // self.arms, FEWEST_ROUNDS)
         step = round(math.log(max(min(rounds, most) - self.lost, 2)) / math.log(GRID_STEP))
         return self.lost + max(round(GRID_STEP**step), 2)
 
     def scale(self, rounds: float, *, simulated: int) -> float:
-        """How many times smaller an effect so many rounds find than the simulated ones do."""
+        """Return how many times smaller an effect is found with `rounds` than with the simulated rounds."""
         return math.sqrt((rounds - self.lost) / (simulated - self.lost))
 
 
@@ -90,7 +90,7 @@ class Tried:
     heat: tuple[float, float] | None  # the ends nearest to what contradicts an effect: lowest low, highest high
 
     def is_supported(self, effect: float, *, alpha: float, margin: float) -> bool:
-        """Whether the verdict is "supported" in the right direction when the treatment has the effect."""
+        """Return whether the verdict is "supported" in the right direction if the treatment has the effect."""
         estimate = self.mean + effect
         if estimate * effect <= 0 or self._holds(-effect, alpha):
             return False

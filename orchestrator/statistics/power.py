@@ -1,4 +1,4 @@
-"""Planning: which effect a design can detect: a verdict of "supported", with this machine's noise and drift."""
+"""Planning: the effect that a design can detect ("supported") with this machine's noise and drift."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ STEP_MEDIAN = 1.137  # median of |difference of two| t variables with 4 degrees 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detectable:
-    """What a design sees."""
+    """The effect that a design can detect."""
 
     rounds: int
     effect: float | None  # the smallest relative effect supported with the power; None: none up to twofold
@@ -46,7 +46,7 @@ def smallest_effect(
 
     Args:
         arms: entries of a round, the control's second one included where `aa`.
-        margin: of equivalence, within which a difference is called none.
+        margin: of equivalence; a difference within it counts as none.
     """
     effect = None
     if rounds >= minimum_rounds(alpha):
@@ -72,10 +72,10 @@ def rounds_for(
     """The fewest rounds with which the verdict on a treatment with the relative effect is "supported" with the power.
 
     The smallest effect supported falls with the square root of the rounds, nearly: so each simulated number of rounds
-    foretells the number needed, which is simulated next.
+    predicts the number needed, which is simulated next.
 
     Returns:
-        None where more than 200 are needed, or where the margin makes "no difference" of the effect before.
+        None if more than 200 are needed, or if the margin turns the effect into "no difference" before.
     """
     layout = Layout(setting=setting, arms=arms, aa=aa, alpha=alpha)
     rounds = _rounds_without_margin(layout, effect, power)
@@ -98,14 +98,14 @@ def _rounds_without_margin(layout: Layout, effect: float, power: float) -> int |
         if simulated in foretold:
             break
         foretold[simulated] = guess = _foretold(layout, rounds, effect, power)
-    # Two grid points may each foretell the other: what both say is a matter of luck in part.
+    # Two grid points may each predict the other: both predictions are partly luck.
     near = [one for at, one in foretold.items() if abs(math.log(layout.scale(guess, simulated=at))) < NEAR]
     needed = max(math.ceil(math.exp(np.mean(np.log(near or [guess])))), fewest)
     return needed if needed <= MOST_ROUNDS else None
 
 
 def _foretold(layout: Layout, rounds: int, effect: float, power: float) -> float:
-    """How many rounds the simulation of about so many says are needed; more by a half where it finds no effect."""
+    """Predict the rounds needed from a simulation of about `rounds`; half as many again if it finds no effect."""
 
     def enough(effect: float) -> bool:
         return supported_share(layout, rounds=rounds, effect=effect, margin=0.0) >= power
@@ -117,7 +117,7 @@ def _foretold(layout: Layout, rounds: int, effect: float, power: float) -> float
 
 
 def _least(enough: Callable[[float], bool], low: float, high: float) -> float | None:
-    """The least relative effect between the two that is enough; None: not even the larger one is."""
+    """Return the least relative effect between the two that is enough, or None if not even the larger one is."""
     if not enough(high):
         return None
     if enough(low):

@@ -30,7 +30,7 @@ def run_drift(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[float
 
 
 def drift_note(drift: float | None, why: str | None) -> Reason:
-    """What the control runs at both ends show, beside every verdict."""
+    """Return the drift between the control runs at both ends as a note for every verdict."""
     if drift is None:
         return Reason(code=RUN_DRIFT, text=f"drift of the run unknown: {why}")
     return Reason(code=RUN_DRIFT, text=f"the control itself changed by {drift:+.1%} from first to last run")

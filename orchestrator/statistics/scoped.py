@@ -1,4 +1,4 @@
-"""What an audit computes once: for the whole run, and for each scope of it. Pure."""
+"""Values that an audit computes once, for the whole run and for each of its scopes. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ Inference = Literal["fixed", "anytime"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRun:
-    """What all comparisons of an audit share."""
+    """Values that all comparisons of an audit share."""
 
     control: str
     treatments: tuple[str, ...]  # those with trials: a family

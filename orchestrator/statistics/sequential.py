@@ -30,7 +30,7 @@ LEAST_SHIFT = 0.5  # in sigma: below it a gambler would never begin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What can be said after these rounds, and could have been after any before."""
+    """The decision after these rounds; it is valid however often earlier rounds were looked at."""
 
     effect: Effect
     decision: str | None  # supported | no_difference | None: go on
@@ -61,7 +61,7 @@ def sequential_effect(rounds: Floats, *, alpha: float, prompts: Integers | None 
 
     Args:
         rounds: treatment less control of each complete round in order, on the log scale.
-        prompts: what each round was about, numbered from 0 without gaps; None: all were about the same. Before the
+        prompts: each round's prompt, numbered from 0 without gaps; None if all rounds hold the same. Before the
             first pass has ended the interval is open and p is 1.
 
     Raises:
@@ -96,7 +96,7 @@ def whole_passes(rounds: Floats, prompts: Integers) -> Floats:
 
 
 def largest_wealth(contrasts: Floats, effects: Floats) -> Floats:
-    """The most that betting against each candidate effect ever made of 1, shape (len(effects),); at least 1."""
+    """Return the largest wealth from betting 1 against each candidate effect, shape (len(effects),); at least 1."""
     wealth = np.full((2, len(effects)), 0.5)
     largest = np.ones(len(effects))
     side = np.array([[1.0], [-1.0]])
@@ -109,7 +109,7 @@ def largest_wealth(contrasts: Floats, effects: Floats) -> Floats:
 
 
 def _stakes(earlier: Floats, effects: Floats, sizes: Floats, side: Floats) -> Floats:
-    """Shares of their wealth that the two gamblers bet, shape (2, len(effects))."""
+    """Return the shares of their wealth that the two gamblers bet, shape (2, len(effects))."""
     if len(earlier) < len(FIRST_STAKES):
         return np.full((2, len(effects)), FIRST_STAKES[len(earlier)])
     middle = float(np.median(earlier))

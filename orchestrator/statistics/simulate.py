@@ -1,4 +1,4 @@
-"""Judging a design: how often the method of `orchestrator.effects` errs, and how often it sees a true effect."""
+"""Judging a design: how often the method of `orchestrator.effects` errs, and how often it finds a true effect."""
 
 import math
 from collections import Counter
@@ -71,7 +71,7 @@ def judge(
     runs: int = 1000,
     seed: int = 0,
 ) -> Judgement:
-    """How the method does when the treatment is `effect` times as fast as the control.
+    """Judge the method on runs whose treatment is `effect` times as fast as the control.
 
     Args:
         others: the effects of further arms.
@@ -101,14 +101,14 @@ def judge_verdicts(
     runs: int = 200,
     seed: int = 0,
 ) -> VerdictShares:
-    """What the audit would say of one treatment, the control entered twice among the `arms`.
+    """Simulate the audit's verdicts on one treatment, with the control entered twice among the `arms`.
 
     The family of several treatments and the evidence are left aside: these shares are about drift and noise alone.
     """
     verdicts, widths = Counter[str](), []
     for run in simulated_runs(setting, arms=arms, rounds=rounds, effects=(effect,), runs=runs, seed=seed):
         found = effect_of(make_series(run.y, rounds=run.rounds, arms=run.arms), alpha=alpha, seed=seed)
-        # Arm 2 plays the control's second entry, so it takes the treatment's place and the treatment an other's.
+        # Arm 2 plays the control's second entry, so it takes the treatment's place, and the treatment another arm's.
         swapped = np.where(run.arms == 1, 2, np.where(run.arms == 2, 1, run.arms))
         floor = effect_of(make_series(run.y, rounds=run.rounds, arms=swapped), alpha=alpha, seed=seed)
         verdicts[decide(_case(found, floor, alpha, margin))[0]] += 1

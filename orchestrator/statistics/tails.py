@@ -15,7 +15,7 @@ UNKNOWN = "inter_token_unknown"  # code of the note that says so
 
 
 def inter_token_times(measured: pd.DataFrame, metric: str) -> Usable | None:
-    """Each usable generation's 95th percentile; None: nobody asked for it, or none is known.
+    """Return each usable generation's 95th percentile, or None if the metric does not need it or none is known.
 
     Args:
         measured: as `orchestrator.statistics.observations.measured_rows` gives it.
@@ -32,7 +32,7 @@ def inter_token_times(measured: pd.DataFrame, metric: str) -> Usable | None:
 def unlike_inter_tokens(
     used: ScopeTrials, *, treatment: str, control: str, alpha: float, margin: float, seed: int
 ) -> Reason | None:
-    """What the 95th percentiles differ by, where that is more than the margin and an exchange test finds it."""
+    """Report a difference of the 95th percentiles if it exceeds the margin and an exchange test finds it."""
     bound = -math.log1p(-margin)
     if abs(_plain_difference(used, treatment, control)) <= bound:
         return None
@@ -50,7 +50,7 @@ def unlike_inter_tokens(
 
 
 def unknown_inter_tokens(measured: pd.DataFrame, arm: str) -> Reason | None:
-    """Says of an arm that its times between tokens are unknown, and why; None: they are known, or nobody asks."""
+    """Return why an arm's times between tokens are unknown, or None if they are known or not needed."""
     rows = measured[(measured["label"] == arm) & measured["usable"]]
     if rows.empty or rows[INTER_TOKEN].notna().any():
         return None

@@ -1,4 +1,4 @@
-"""What happened to an arm's trials: left out, replayed, or counted although they ran early. Pure."""
+"""Notes on an arm's trials: left out, replayed, or counted although they ran early. Pure."""
 
 import pandas as pd
 
@@ -6,7 +6,7 @@ from orchestrator.statistics.comparability import Reason
 
 
 def left_out(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
-    """How many of the arm's trials are not used, and why."""
+    """Report how many of the arm's trials are not used, and why."""
     with_its_round = (measured["status"] == "done") & measured["excluded_reason"].isna() & measured["y"].notna()
     unused = measured[(measured["label"] == arm) & ~measured["usable"] & ~with_its_round].drop_duplicates("sequence")
     if unused.empty:
@@ -20,7 +20,7 @@ def left_out(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
 
 
 def replays(trials: pd.DataFrame) -> tuple[Reason, ...]:
-    """How often a round was run again, and why: what happened to it is told, though it counts no longer."""
+    """Report how often rounds were run again, and why, although the replayed attempts no longer count."""
     rows = trials[(trials["kind"] == "measured") & trials["round"].notna()]
     replaced = rows[rows["attempt"] < rows.groupby("round")["attempt"].transform("max")]
     left_out = replaced.dropna(subset=["excluded_reason"])
@@ -33,7 +33,7 @@ def replays(trials: pd.DataFrame) -> tuple[Reason, ...]:
 
 
 def hot_starts(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
-    """The arm's trials that count although what their gate waited for had not come when their time was up."""
+    """Report the arm's trials that count although their gate timed out before its condition was met."""
     hot = (measured["gate_state"] == "hot_start").fillna(value=False).astype(bool)  # NULL: from before there were gates
     rows = measured[(measured["label"] == arm) & measured["usable"] & hot]
     count = rows["sequence"].nunique()

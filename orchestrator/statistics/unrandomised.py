@@ -1,7 +1,7 @@
 """Sequences whose order was not drawn at random: imported runs, or a handful of runs one after the other.
 
-Nothing can tell an effect from drift there. What can be said is how fast the machine would have had to change to make
-the effect, and how fast the control shows that it did change: by the hour where times are known, else by the trial.
+Nothing can separate an effect from drift there. The module computes how fast the machine would have had to change
+to make the effect, and how fast the control shows that it did change: per hour if times are known, else per trial.
 """
 
 import math
@@ -14,10 +14,10 @@ import pandas as pd
 
 LARGEST_LOG = 700.0  # beyond it there is no float
 FASTEST_NAMED = math.log(10)  # a step: beyond it a figure would say no more
-MOST_POINTS = 500  # that slopes of all pairs are taken of: of more, as many spread evenly
+MOST_POINTS = 500  # used for the slopes of all pairs; more points are thinned evenly to this number
 
 # Flags of generations that another tool's file gave no time: see `orchestrator.importers.storage`.
-PLACED = "time_placed"  # put after those before it
+PLACED = "time_placed"  # placed after the generations before it
 UNTIMED = "no_time"
 
 Floats = npt.NDArray[np.float64]
@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftExplanation:
-    """A ratio and the drift that would make it. Drifts are relative changes of the value an hour, with sign."""
+    """A ratio and the drift that would make it. Drifts are relative changes of the value per hour, with sign."""
 
     treatment: str
     control: str
@@ -38,7 +38,7 @@ class DriftExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderExplanation:
-    """The same where only the order is known. Drifts are relative changes of the value a trial, with sign."""
+    """The same if only the order is known. Drifts are relative changes of the value per trial, with sign."""
 
     treatment: str
     control: str
@@ -61,7 +61,7 @@ class _Found:
 
 
 def explain_by_drift(runs: pd.DataFrame, *, control: str) -> tuple[DriftExplanation, ...]:
-    """For every other arm, what drift would explain its difference from the control.
+    """Return, for every other arm, the drift that would explain its difference from the control.
 
     Args:
         runs: columns `arm`, `started_at` (timestamps), `value` (above 0); a run that restored the control's settings
@@ -88,7 +88,7 @@ def explain_by_drift(runs: pd.DataFrame, *, control: str) -> tuple[DriftExplanat
 
 
 def explain_by_order(trials: pd.DataFrame, *, control: str) -> tuple[OrderExplanation, ...]:
-    """As `explain_by_drift`, with a column `sequence` (the trial's number) for `started_at`.
+    """Like `explain_by_drift`, with a column `sequence` (the trial's number) for `started_at`.
 
     Raises:
         ValueError: see `explain_by_drift`.
@@ -143,7 +143,7 @@ def _text(found: _Found, control: str, step: str, together: str) -> str:
 
 
 def _a_step(drift: float, step: str) -> str:
-    """A drift on the log scale in words. Runs seconds apart would need absurd ones."""
+    """Format a drift on the log scale. Runs seconds apart would need absurd values."""
     if abs(drift) > FASTEST_NAMED:
         return f"more than {math.expm1(math.copysign(FASTEST_NAMED, drift)):+.0%} {step}"
     return f"{math.expm1(drift):+.1%} {step}"

@@ -1,4 +1,4 @@
-"""Whether there is one effect at all: effects by prompt, over the course of a run, and unlike tails. Pure.
+"""Tests whether there is one effect at all: effects by prompt, over the run, and unlike tails. Pure.
 
 Each test deals the signs of the rounds anew, as the test of the mean does, under "the effect is the same everywhere".
 Where a round holds several prompts, their deviations from the round's own mean do not depend on the common effect, and
@@ -30,11 +30,11 @@ NAMED_ROUNDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
-    """What one number leaves out of a comparison."""
+    """Features of a comparison that one number hides."""
 
     varies: tuple[Reason, ...]  # the effect itself: no single ratio is a headline
     opposite: bool  # some prompts gain and others lose, both by more than the margin
-    odd_rounds: Reason | None  # what the mean shows and a typical round does not
+    odd_rounds: Reason | None  # why the mean differs from a typical round
     inside: bool  # mean and typical round both lie inside the margin
 
     @property
@@ -43,7 +43,7 @@ class Variation:
 
 
 def variation_of(series: Series, *, alpha: float, margin: float, seed: int) -> Variation:
-    """Whether the effect varies, and what makes its mean differ from a typical round."""
+    """Test whether the effect varies, and find what makes its mean differ from a typical round."""
     bound = -math.log1p(-margin)
     signs = exchanges_of(series, seed)[:DEALS]
     tests = Exchanged.of(series, signs, studentised=True)
@@ -77,7 +77,7 @@ def _by_prompt(series: Series, signs: Floats, common: Floats, bound: float) -> t
         common, signs = np.zeros(1), _of_rounds(signs, series.rounds)[:, several]
     counts = (~np.isnan(values)).sum(axis=0)
     if counts.sum() - (counts > 0).sum() < 2:
-        return 1.0, None  # a round a prompt: nothing to tell a prompt from its round by
+        return 1.0, None  # one round per prompt: a prompt cannot be separated from its round
     p = max(_p_unlike(values - effect, counts, signs) for effect in common)
     low, high = int(np.argmin(means)), int(np.argmax(means))
     text = (
@@ -88,7 +88,7 @@ def _by_prompt(series: Series, signs: Floats, common: Floats, bound: float) -> t
 
 
 def _p_unlike(values: Floats, counts: Integers, signs: Floats) -> float:
-    """Of the spread of the prompts' means over the spread within prompts; values (R, P), NaN where there is none."""
+    """Return the p-value of the spread between prompts over that within; values (R, P), NaN where there is none."""
     filled = np.nan_to_num(values)
     sums = _of_rounds(signs, len(values)) @ filled
     held = np.maximum(counts, 1)
@@ -105,7 +105,7 @@ def _by_course(series: Series, signs: Floats, common: Floats, bound: float) -> t
     own = (np.bincount(series.strata, weights=series.contrasts) / counts)[series.strata]
     late = time > 0
     if len(counts) > 1:
-        # Each prompt's own mean, not known either, is estimated; what that takes from the spread is given back.
+        # Each prompt's own mean, not known either, is estimated; the spread is corrected for that.
         common = np.zeros(1)
         values = (series.contrasts - own) * math.sqrt(series.rounds / max(series.rounds - len(counts), 1))
     else:
@@ -131,13 +131,13 @@ def _shifted(slopes: Floats, lever: Floats, common: Floats) -> Iterable[Floats]:
 
 
 def _of_rounds(signs: Floats, rounds: int) -> Floats:
-    """The signs with a column a round: of many rounds, neighbours share one."""
+    """Return the signs with one column per round; with many rounds, neighbours share one."""
     groups = signs.shape[1]
     return signs if groups >= rounds else signs[:, np.arange(rounds) * groups // rounds]
 
 
 def _odd_rounds(series: Series, typical: float) -> Reason:
-    """Which rounds or prompts pull the mean away from a typical round: the fewest that explain half of it."""
+    """Name the rounds or prompts that pull the mean away from a typical round: the fewest that explain half."""
     pull = series.weights * (series.contrasts - typical)
     toward = pull if series.mean > typical else -pull
     order = np.argsort(-toward, kind="stable")
@@ -165,7 +165,7 @@ def _named(series: Series, odd: Integers) -> str:
 def unlike_tails(
     series: Series, *, alpha: float, margin: float, seed: int, lower_is_faster: bool, arms: Sequence[str]
 ) -> Reason | None:
-    """Whether one arm has slow trials that the other lacks; values less drift, prompt and the typical difference.
+    """Test whether one arm alone has slow trials, on values less drift, prompt and the typical difference.
 
     Args:
         arms: the treatment and the control.
@@ -182,7 +182,7 @@ def unlike_tails(
 
 
 def _stalls(values: Floats, bound: float, arms: Sequence[str]) -> Reason | None:
-    """A sign test of the rounds in which one arm alone stalled."""
+    """Run a sign test on the rounds in which one arm alone stalled."""
     scale = float(np.median(np.abs(values))) / NORMAL_MAD
     stalled = values < -max(STALL * scale, bound)
     alone = [int((stalled[side] & ~stalled[1 - side]).sum()) for side in (0, 1)]
@@ -201,7 +201,7 @@ def _stalls(values: Floats, bound: float, arms: Sequence[str]) -> Reason | None:
 def _slow_end(
     values: Floats, bound: float, series: Series, *, alpha: float, seed: int, arms: Sequence[str]
 ) -> Reason | None:
-    """The exchange test of the slowest twentieth."""
+    """Run the exchange test on the slowest twentieth."""
     ends = np.quantile(values, TAIL, axis=1)
     observed = float(ends[0] - ends[1])
     if abs(observed) <= bound:

@@ -1,4 +1,4 @@
-"""The six verdicts: what each needs, in the order in which they are tried. Pure."""
+"""The six verdicts and their conditions, in the order in which they are tried. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class Case:
     squares: int | None = None  # of a Williams design, in which arms are only exchanged over whole squares; else None
     doubts: tuple[Reason, ...] = ()  # against "supported"
     limits: tuple[Reason, ...] = ()  # against "supported" and against "no difference"
-    unlike: tuple[Reason, ...] = ()  # against "no difference": what differs although the mean does not
+    unlike: tuple[Reason, ...] = ()  # against "no difference": differences that the mean does not show
 
 
 def decide(case: Case) -> tuple[str, tuple[Reason, ...]]:
-    """The verdict, and what decided it."""
+    """Return the verdict and the reasons that decided it."""
     if case.idle:
         return "not_engaged", case.idle
     if case.confounders:
@@ -58,7 +58,7 @@ def _weigh(case: Case, effect: Effect) -> tuple[str, tuple[Reason, ...]]:
 
 
 def lies_inside(effect: Effect, margin: float) -> bool:
-    """Whether the whole interval makes no difference that matters."""
+    """Return whether the whole interval lies inside the margin."""
     return effect.ci_low > 1 - margin and effect.ci_high < 1 / (1 - margin)
 
 
@@ -93,7 +93,7 @@ def _supports(case: Case, effect: Effect) -> Sequence[Reason]:
 
 
 def _clear(effect: Effect, floor: Effect) -> bool:
-    """Neither ratio lies in the other's interval.
+    """Return whether neither ratio lies in the other's interval.
 
     Intervals that do not touch at all would count the same noise twice: the power for 5 % at eight rounds would fall
     from 0.98 to 0.75 under a saturating drift.
