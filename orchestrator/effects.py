@@ -35,7 +35,7 @@ DRAWS = 10_000  # exchanges drawn when there are too many to take all of them, t
 ALL_UP_TO_ROUNDS = 14  # all 2**13 pairs of mirrored exchanges
 MOST_EXCHANGED = 256  # of more rounds, neighbours are exchanged together: as exact a test, at a cost that stops growing
 OWN_SPREAD_ROUNDS = 4  # of a prompt; with fewer all prompts share one spread
-LEAST_FREEDOM = 3  # rounds more than prompts: with fewer, prompts are not told apart
+LEAST_FREEDOM = 3  # rounds more than prompts: with fewer, prompts are not distinguished
 HUBER = 1.345  # 95 % efficient for normal noise (Huber 1981)
 LARGEST_LOG = 700.0  # of a finite ratio
 BELOW_1, ABOVE_1 = math.nextafter(1.0, 0.0), math.nextafter(1.0, 2.0)
@@ -45,9 +45,9 @@ BELOW_1, ABOVE_1 = math.nextafter(1.0, 0.0), math.nextafter(1.0, 2.0)
 class Effect:
     """Treatment against control. Ratios are of the value: 1.05 means 5 % more of it."""
 
-    ratio: float  # ratio of the geometric means over prompts with equal weights, and over the rounds of each
+    ratio: float  # of the geometric means over prompts with equal weights, and over the rounds of each
     ci_low: float  # 0 when the rounds are too few for any bound
-    ci_high: float  # inf when the rounds are too few for any bound
+    ci_high: float  # inf when they are
     p_value: float  # of "ratio = 1"; at most alpha exactly when 1 is outside the interval
     rounds: int  # complete ones, all that was used
     wins: int  # rounds in which the treatment's value was the larger
@@ -113,7 +113,7 @@ def estimate_effect(frame: pd.DataFrame, *, treatment: str, control: str, alpha:
 
 
 def effect_of(series: Series, *, alpha: float, seed: int) -> Effect:
-    """See `estimate_effect`."""
+    """Estimate the effect of a series; see `estimate_effect`."""
     test = Exchanged.of(series, exchanges_of(series, seed))
     p_value = float(test.p(np.zeros(1))[0])
     low, high = -math.inf, math.inf
@@ -134,7 +134,7 @@ def effect_of(series: Series, *, alpha: float, seed: int) -> Effect:
 def effect_from(
     contrasts: Floats, *, root: float, low: float, high: float, p_value: float, alpha: float, typical: float
 ) -> Effect:
-    """Estimates and an interval on the log scale as an effect; the rounds' contrasts count its wins."""
+    """Convert estimates and an interval on the log scale to an effect; wins are counted from the contrasts."""
     ci_low, ci_high = math.exp(low), math.exp(high) if high < LARGEST_LOG else math.inf
     if p_value <= alpha:
         # An end so near to 0 that it rounds to a ratio of 1 must not seem to include it.
@@ -222,7 +222,7 @@ def equal_weights(strata: Integers) -> Floats:
 
 
 def _drift(y: Floats, pairs: Integers, rounds: Integers, arms: Integers, prompts: Integers | None) -> Floats:
-    """The drift at the pairs' places, seen by the pairs' means and the other arms, shape (R, 2)."""
+    """Return the drift at the pairs' places, from the pairs' means and the other arms, shape (R, 2)."""
     others = np.flatnonzero(arms > 1)
     single = np.full((len(others), 2), np.nan)
     single[:, 0] = others

@@ -111,7 +111,7 @@ def _whole_passes(frame: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A run's judgement: each arm against the control, and how two factors compose where there are two."""
+    """A run's judgement: each arm against the control, and how two factors compose if there are two."""
 
     result: AuditResult
     composition: tuple[Table, Factorial] | None

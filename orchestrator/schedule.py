@@ -1,4 +1,4 @@
-"""The order of everything that a run does: a pure function of the plan, the same on every machine.
+"""The order of all trials of a run: a pure function of the plan, the same on every machine.
 
 The randomisation test of `orchestrator.effects` is exact because each round's order is a uniform draw, so the draw has
 to be exactly that, and repeatable. Python's own `random` promises its sequence only for some methods and versions;

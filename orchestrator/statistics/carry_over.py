@@ -2,7 +2,7 @@
 
 Under "it does not", the rounds could have been run in any other order that the design might have drawn without changing
 what is left of the values once the arms' levels are taken out. So the strongest relation between that rest and the
-exposure to any arm, at any decay (`orchestrator.statistics.lags`), is held against the strongest in orders dealt anew.
+exposure to any arm, at any decay (`orchestrator.statistics.lags`), is compared with the strongest in redrawn orders.
 Levels are taken out of the observed and of each dealt order (Freedman and Lane 1983).
 """
 

@@ -302,7 +302,7 @@ def _unequal_counts(pairs: pd.DataFrame, column: str, name: str, tolerance: floa
 
 
 def _unequal_prompts(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
-    """First turns were asked the same: other lengths are other prompts. Of later ones see `_prompt_sizes`."""
+    """First turns have the same prompts: other lengths are other prompts. For later turns see `_prompt_sizes`."""
     found = _unequal_counts(pairs, "prompt_tokens", "prompt token counts differ", 0.0)
     later = (pairs["turn"] > 0).fillna(value=False).to_numpy(dtype=bool)
     yield replace(found, differ=found.differ & ~later, sizes=None)
@@ -310,7 +310,7 @@ def _unequal_prompts(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
 
 
 def _with_growth(usable: pd.DataFrame) -> pd.DataFrame:
-    """With `grown`: tokens of a turn's prompt that the turn before did not have, its answer among them."""
+    """Add `grown`: tokens of a turn's prompt that the turn before did not have, its answer included."""
     rows = usable.sort_values(["round", "label", "prompt_id", "turn"], kind="stable")
     before = rows.groupby(["round", "label", "prompt_id"], dropna=False)["prompt_tokens"].shift()
     return usable.assign(grown=rows["prompt_tokens"].astype("float64") - before.astype("float64"))
@@ -354,7 +354,7 @@ def _log_ratio(left: Floats, right: Floats) -> Floats:
 
 
 def _unequal_caches(pairs: pd.DataFrame) -> _Check:
-    """First turns begin afresh: what one of two arms had from a cache there, it did not have to process.
+    """First turns begin without history: an arm did not have to process what it had from a cache there.
 
     Of a prompt whose beginning is cached the rest costs in proportion to its length, so the bound is linear.
     """

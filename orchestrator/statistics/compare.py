@@ -9,7 +9,7 @@ recovery (Zou and Donner 2008, on the log scale): with d = log of a ratio and [l
 
 That interval knows the noise within the two runs, and not what an effect varies by from evening to evening. Where this
 machine measured a pair of arms on other evenings, the interval is at least as wide as two evenings differ
-(`orchestrator.statistics.evenings`); where it did not, an interval that excludes 1 says that the two evenings differed,
+(`orchestrator.statistics.evenings`); where it did not, an interval that excludes 1 means that the two evenings differ,
 and not that the arms do.
 """
 
@@ -86,7 +86,7 @@ def compare_runs(first: RunSide, second: RunSide, *, evenings: Evenings | None =
         evenings: the spread of effects between this machine's other runs of these prompts; None if unknown.
 
     Raises:
-        InputError: the runs share no control, or asked different questions; the message says what is missing.
+        InputError: the runs share no control, or asked different questions; the message names what is missing.
     """
     _require_shared_control(first, second)
     relations = [

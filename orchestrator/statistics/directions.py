@@ -35,7 +35,7 @@ def parts_of(scopes: Sequence[Scope], asked: Asked) -> dict[Scope, tuple[Scope, 
 def split_where_parts_disagree(
     comparisons: Sequence[Comparison], parts: Parts, *, waits: Sequence[Comparison] = ()
 ) -> tuple[Comparison, ...]:
-    """The comparisons, without a direction where supported ones of the same arms within the scope are opposite.
+    """Remove the direction of comparisons if supported ones of the same arms within the scope are opposite.
 
     Args:
         waits: the later turns' times to the first token, where the run compares something else: parts as well.
@@ -57,7 +57,7 @@ def best_everywhere(
     family: Family,
     waits: Mapping[Scope, Standing] | None = None,
 ) -> tuple[BestSet, ...]:
-    """The arms among the best of each scope and of all its parts: best on the average is not best.
+    """Return the arms among the best of each scope and of all its parts: best on average is not enough.
 
     An arm is left out when it differs from the best of the scope or of a part of it, in one family of all those
     comparisons. So an arm as good as the best everywhere is kept with a chance of at least 1 - alpha, however many

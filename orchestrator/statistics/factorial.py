@@ -5,7 +5,7 @@ product of the two alone is the interaction
 
     exp(y_11 - y_10 - y_01 + y_00)
 
-so a composition of 0.92 says that both together give 92 % of what the two promise. The same holds for each pair of
+so a composition of 0.92 means that both together reach 92 % of the two's product. The same holds for each pair of
 levels in a larger table.
 
 Each round gives one such contrast. Its error is as likely to be positive as negative, whatever the drift: exchanging

@@ -1,7 +1,7 @@
 """Many arms at once: how likely the largest of their differences is if there is none.
 
-Each comparison with the control has its own mean over its own standard error, so that a noisy arm says nothing about a
-quiet one. The largest of them is held against the largest when the signs of all the rounds' contrasts are dealt anew, a
+Each comparison with the control has its own mean over its own standard error, so that a noisy arm does not affect
+a quiet one. The largest of them is compared with the largest when the signs of all rounds' contrasts are redrawn, a
 round's contrasts together (max-T: Westfall and Young 1993). Arms found to differ are taken out and the rest is tested
 again (step-down: Romano and Wolf 2005), so that one large effect hides no small one.
 

@@ -25,7 +25,7 @@ class Comparison:
     turn: int | None  # None: all turns
     metric: str
     verdict: str
-    direction: str | None  # faster | slower, when supported and nothing within the scope says the opposite
+    direction: str | None  # faster | slower, if supported and no part of the scope has the opposite direction
     ratio: float | None  # of the metric, treatment over control
     ci_low: float | None
     ci_high: float | None
@@ -113,7 +113,7 @@ class AuditResult:
     waits: tuple[Comparison, ...]  # each turn's time to the first token, of conversations, where metric is another
     floors: tuple[AaFloor, ...]
     best: tuple[BestSet, ...]  # over all first; no single best without the classes'
-    carry_over: CarryOver | None  # the largest; None: too few trials to tell
+    carry_over: CarryOver | None  # the largest; None: too few trials to estimate it
     arms: tuple[ArmSummary, ...]
     drift: float | None  # of the metric, last control run over the first, minus 1
     drift_reason: str | None  # why there is none

@@ -1,4 +1,4 @@
-"""The drift of a run: its control after the last round beside its control before the first. Pure."""
+"""The drift of a run: its control after the last round against that before the first. Pure."""
 
 import numpy as np
 import pandas as pd

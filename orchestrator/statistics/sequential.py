@@ -1,4 +1,4 @@
-"""Looking after every round: a test that may stop at any time, by betting.
+"""A sequential test by betting: it may look after every round and stop at any time.
 
 In every round the order was random, so if the treatment is `theta` (log) times the control, then, whatever the two
 values are, the sign of the round's difference less theta is a fair coin. A gambler who bets on these coins, each stake
@@ -7,7 +7,7 @@ alpha (Ville's inequality; Ramdas et al. 2023, game-theoretic statistics). So th
 round, and the effects against which it never reached 1 / alpha are a confidence sequence.
 
 With several prompts the coin is a whole pass over them: the sign of the mean of its rounds' differences. A round of one
-prompt says nothing of the mean over all of them, whatever the order in which prompts are dealt; rounds of a pass that
+prompt is no evidence on the mean over all of them, whatever the order in which prompts are dealt; rounds of a pass that
 has not ended do not count yet.
 
 Two gamblers share the money, one bets on faster, one on slower. A stake may depend on the size of the difference,

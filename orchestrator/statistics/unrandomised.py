@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 LARGEST_LOG = 700.0  # beyond it there is no float
-FASTEST_NAMED = math.log(10)  # a step: beyond it a figure would say no more
+FASTEST_NAMED = math.log(10)  # per step: larger figures are not informative
 MOST_POINTS = 500  # used for the slopes of all pairs; more points are thinned evenly to this number
 
 # Flags of generations that another tool's file gave no time: see `orchestrator.importers.storage`.
