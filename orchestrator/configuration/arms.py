@@ -47,7 +47,7 @@ class _Values:
 
 @dataclass(slots=True)
 class _Merged:
-    """What merging did to the combinations of one engine that ignored something."""
+    """The result of merging the combinations of one engine that ignored a setting."""
 
     keys: dict[str, None] = field(default_factory=dict)
     combinations: int = 0
@@ -95,7 +95,7 @@ def checked_option(setting: Setting, value: Any, parts: Parts) -> str:
     """The option that a setting of a whole group names.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: no option has this name.
     """
     options = parts.options(setting.key)
     option = value if isinstance(value, str) else str(value)
@@ -124,7 +124,7 @@ def _combine(product: Sequence[Setting], defaults: Mapping[str, str], parts: Par
 
 
 def _check_engine_keys(combinations: Sequence[Combination], parts: Parts) -> None:
-    """Every setting below `engine` has to mean something to at least one chosen engine."""
+    """Require that at least one chosen engine has each setting below `engine`."""
     engines = {each.options["engine"]: parts.schema(("engine", each.options["engine"])) for each in combinations}
     settings = {setting.key: setting for each in combinations for setting, _ in each.settings}
     for setting in settings.values():
@@ -150,7 +150,7 @@ def _had_by(engines: Sequence[str]) -> str:
 
 
 def _check_mixture(combinations: Sequence[Combination], parts: Parts) -> None:
-    """Simulated figures never stand beside measured ones."""
+    """Refuse to mix simulated engines with real ones."""
     kinds = {each.options["engine"]: parts.schema(("engine", each.options["engine"])) for each in combinations}
     simulated = [name for name, kind in kinds.items() if is_simulated(kind)]
     real = [name for name in kinds if name not in simulated]
@@ -215,7 +215,7 @@ def _arm(values: _Values, parts: Parts) -> Arm:
 
 
 def _merge(arms: Sequence[Arm], resolved: Sequence[_Values]) -> tuple[list[Arm], list[str]]:
-    """Equal arms as one, the first mention's place kept."""
+    """Merge equal arms into one, at the place of the first."""
     distinct: dict[str, Arm] = {}
     merged: dict[str, _Merged] = {}
     repeated = 0

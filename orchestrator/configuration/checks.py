@@ -1,6 +1,6 @@
-"""Settings against their schema: does the key exist, has the value its type, is anything missing, is it possible?
+"""Check settings against their schema: unknown keys, wrong types, missing values and values out of bounds.
 
-omegaconf does the checking; this module says the outcome in one line that names the place and the remedy.
+omegaconf does the checking; this module reports the result in one line that names the place and the remedy.
 """
 
 import json
@@ -25,7 +25,7 @@ _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def has_key(schema: type[Any], key: str) -> bool:
-    """Whether a dotted key below a group may be set."""
+    """Return whether a dotted key below a group may be set."""
     name, _, rest = key.partition(".")
     if name not in setting_names(schema):
         return False
@@ -57,12 +57,12 @@ def engines_with(*keys: str) -> list[str]:
 
 
 def is_open(hint: Any) -> bool:
-    """Whether a field takes any keys below it."""
+    """Return whether a field accepts arbitrary keys below it."""
     return get_origin(hint) is dict
 
 
 def key_error(where: str, group: str, schema: type[Any], key: str) -> InputError:
-    """For a key below a group that its schema does not have."""
+    """Return the error for a key that the group's schema does not have."""
     parents, name = key.split(".")[:-1], key.split(".")[-1]
     for parent in parents:
         schema = _hints(schema)[parent] if is_dataclass(schema) and has_key(schema, parent) else object
@@ -73,14 +73,14 @@ def key_error(where: str, group: str, schema: type[Any], key: str) -> InputError
 
 
 def type_error(where: str, group: str, schema: type[Any], key: str, value: Any) -> InputError:
-    """For a value that the field cannot take."""
+    """Return the error for a value that the field does not accept."""
     expected = _words_of(_hint(schema, key))
     shown = "null" if value is None else f"{value!r}"
     return InputError(f"{where}: {group}.{key} takes {expected}, not {shown}")
 
 
 def omegaconf_error(where: str, group: str, schema: type[Any], key: str, error: OmegaConfBaseException) -> InputError:
-    """For what omegaconf found while merging a YAML file's values into a schema."""
+    """Return the error for a failure of omegaconf to merge a YAML file's values into a schema."""
     if not has_key(schema, key):
         return key_error(where, group, schema, key)
     message = first_line(error)
@@ -93,10 +93,10 @@ def omegaconf_error(where: str, group: str, schema: type[Any], key: str, error: 
 
 
 def check_sweep(where: str, sweep: DictConfig) -> None:
-    """Whether a stored experiment's lists are such, before omegaconf looks: its words on lists help nobody.
+    """Require that a stored experiment's lists are lists. Runs before omegaconf, whose messages on lists are unclear.
 
     Raises:
-        InputError: with the line as it should be.
+        InputError: the message contains the corrected line.
     """
     plain = OmegaConf.to_container(sweep)
     assert isinstance(plain, dict)
@@ -115,7 +115,7 @@ def check_sweep(where: str, sweep: DictConfig) -> None:
 
 
 def _override(value: Any, example: str) -> str:
-    """What was written in another form, as an override in a YAML list; the example, if that cannot be told."""
+    """Return a value of another form as an override in a YAML list, or the example if it cannot be converted."""
     if isinstance(value, Mapping) and len(value) == 1:
         ((key, inner),) = value.items()
         line = f"{key}={inner}" if isinstance(inner, (str, int, float)) else example
@@ -161,7 +161,7 @@ def all_problems(schema: type[Any], values: Mapping[str, Any]) -> Iterator[tuple
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is a mapping or a list just where one is wanted."""
+    """Return whether the value is a mapping or a list exactly if the type is one."""
     hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     if value is None or Any in hints:
         return True
@@ -171,7 +171,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """The part of a message that says something."""
+    """Return the informative line of an error message."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
@@ -193,7 +193,7 @@ def _is_or_below_open(schema: type[Any], key: str) -> bool:
 
 
 def expected(schema: type[Any], key: str) -> str:
-    """What a key of a schema takes, in words."""
+    """Describe in words the values that a key of a schema accepts."""
     return _words_of(_hint(schema, key))
 
 

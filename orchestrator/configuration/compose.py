@@ -47,7 +47,7 @@ class Composed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What was asked for: the sweep's and the command line's settings, put together."""
+    """The combined settings of the sweep and the command line."""
 
     sweep: str | None
     products: tuple[tuple[Setting, ...], ...]  # arm-level settings, one list per product of arms
@@ -99,7 +99,7 @@ def make_plan(
 
 
 def db_url(overrides: Sequence[str] = (), *, config_dir: Path | None = None) -> str | None:
-    """Where results go by the configuration alone, for commands that compose no plan. None: nothing names a place."""
+    """Return the database URL from the configuration, or None if it is not set. For commands that compose no plan."""
     parts = Parts(config_dir)
     defaults, _ = parts.root()
     request = _request(overrides, parts)
@@ -143,7 +143,7 @@ def _stored(lines: Sequence[str], origin: str, parts: Parts) -> list[Setting]:
 def _assemble(
     sweep: str | None, arms: Sequence[Sequence[Setting]], common: Sequence[Setting], command: Sequence[Setting]
 ) -> _Request:
-    """Precedence: the command line over an arm of the sweep over the sweep's common overrides."""
+    """Combine settings: the command line overrides the sweep's arms, which override the sweep's common settings."""
     products = []
     for arm in arms:
         settings = merge(common, arm, command)
@@ -153,7 +153,7 @@ def _assemble(
 
 
 def _check_keys(settings: Sequence[Setting]) -> None:
-    """Every key belongs to a group or to the root, and only arms and the prompt set may be swept."""
+    """Require that every key belongs to a group or the root, and that only arms and the prompt set are swept."""
     for setting in settings:
         group, below = setting.group, "." in setting.key
         known = group in PLAN_GROUPS if below else setting.key in (*PLAN_GROUPS, *ROOT_KEYS)
@@ -174,7 +174,7 @@ def _check_keys(settings: Sequence[Setting]) -> None:
 
 
 def _meant(setting: Setting) -> str:
-    """A question: which key was probably meant, most often a setting without its group."""
+    """Suggest, as a question, the key that was probably meant: most often a setting without its group."""
     found = _ending_in(setting.key)
     if not found:
         known = [*PLAN_GROUPS, *ROOT_KEYS]
@@ -255,7 +255,7 @@ def _workload(part: Part, request: _Request, parts: Parts) -> dict[str, Any]:
 
 
 def _check_use(workloads: Sequence[Mapping[str, Any]], request: _Request) -> None:
-    """Every setting has to mean something to at least one chosen workload."""
+    """Require that at least one chosen workload uses each setting."""
     kinds = {workload["kind"] for workload in workloads}
     for key, kind in (("file", "prompts"), ("document_tokens", "two_turns"), ("seed", "two_turns")):
         setting = request.shared.get(f"workload.{key}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 POWER = 0.8
 ALONE = "one arm without an A/A control compares nothing: name a second arm, or set design.aa=true"
-MOST_ENTRIES = 60  # of a round; planning more by simulation would take longer than one waits for a plan
+MOST_ENTRIES = 60  # per round; planning more by simulation would take too long for an interactive command
 
 # A host's noise and drift, by the URL of a database with its runs; None: none measured yet.
 NoiseOf = Callable[[str | None], "Noise | None"]
@@ -27,7 +27,7 @@ def with_rounds_to_detect(
     """The design's values with the rounds that `detect` asks for, which is no part of the plan itself.
 
     Raises:
-        InputError: not an effect, rounds are set as well, or no affordable number of rounds supports it.
+        InputError: not a valid effect, rounds are set as well, or no affordable number of rounds supports it.
     """
     chosen = dict(values)
     text = chosen.pop("detect")
@@ -115,7 +115,7 @@ def effect_of(text: str) -> float:
     """A relative effect from its text: 2% or 0.02.
 
     Raises:
-        InputError: no number, or none from 0.1 % to 100 %.
+        InputError: not a number, or not from 0.1 % to 100 %.
     """
     return percentage(text, what="design.detect", low=0.001, high=1)
 
@@ -124,7 +124,7 @@ def percentage(text: str, *, what: str, low: float, high: float) -> float:
     """A share from its text: 2% or 0.02.
 
     Raises:
-        InputError: no number, or one outside the bounds; the message names `what`.
+        InputError: not a number, or outside the bounds; the message names `what`.
     """
     try:
         value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)

@@ -1,4 +1,4 @@
-"""The engines that there are, and the Hydra schema of each, made from what the engine's class declares.
+"""The available engines, and the Hydra schema of each, made from what the engine's class declares.
 
 One of our engines is a module of `workers.engines` and an option in conf/engine that names its class. Another package
 brings one by an entry point of the group `interlace.engines`, such as `toy = "toy_engine:Toy"`: then `engine=toy` is an
@@ -86,7 +86,7 @@ def engine_kinds() -> Mapping[str, EngineKind]:
 
 
 def unusable_engines() -> Mapping[str, str]:
-    """The engines that other packages offer in vain: the name, and why."""
+    """The engines of other packages that cannot be used: name to reason."""
     return _engines().unusable
 
 
@@ -94,7 +94,7 @@ def kind_of(name: str, target: str, *, package: str | None = None) -> EngineKind
     """The engine of a class.
 
     Raises:
-        TypeError: the class is no engine, or its settings are no frozen dataclass of `EngineSettings`.
+        TypeError: the class is not an engine, or its settings are not a frozen dataclass of `EngineSettings`.
     """
     module, _, attribute = target.rpartition(".")
     engine = getattr(import_module(module), attribute)
@@ -122,7 +122,7 @@ def _schema(engine: type[Engine]) -> type[EngineConfig]:
 
 
 def _field(declared: "Field[Any]") -> "Field[Any]":
-    """The field again, without the wish that the frozen class has for keywords."""
+    """Return a copy of the field without the frozen class's keyword-only flag."""
     made: Any
     if declared.default is not MISSING:
         made = field(default=declared.default, metadata=declared.metadata)
@@ -141,12 +141,12 @@ def _meaning(engine: type[Engine]) -> str:
 
 
 def kind_by_target(target: str) -> EngineKind | None:
-    """The engine of a class's dotted path; None: it is none that is known here."""
+    """Return the engine with this dotted class path, or None if it is unknown."""
     return next((kind for kind in engine_kinds().values() if kind.target == target), None)
 
 
 def is_simulated(schema: type[Any]) -> bool:
-    """Whether a schema is that of the engine that measures nothing."""
+    """Return whether a schema belongs to the simulated engine, which measures nothing."""
     return any(kind.schema is schema for kind in engine_kinds().values() if kind.target == _SIMULATED)
 
 

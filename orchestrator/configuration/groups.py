@@ -41,7 +41,7 @@ class Parts:
     """The options of every group, the shipped ones and those of the user's folder, which win over shipped ones.
 
     Raises:
-        InputError: the folder is none, or holds no group.
+        InputError: the path is not a folder, or contains no group.
     """
 
     def __init__(self, config_dir: Path | None = None) -> None:
@@ -144,7 +144,7 @@ class Parts:
         return values
 
     def _unresolved(self, part: Part, chosen: list[tuple[Setting, Any]], error: OmegaConfBaseException) -> InputError:
-        """For an interpolation that gives no value: where it stands, and what is wrong with it."""
+        """Return the error for an interpolation that has no value, with its place and the cause."""
         key = str(error.full_key or part[0])
         given = [setting.where for setting, _ in chosen if f"{key}.".startswith(f"{setting.key}.")]
         where = f"{given[0] if given else self.file(part)}: {key}"
@@ -223,7 +223,7 @@ class Parts:
             raise self._composition_error(error) from error
 
     def _holding(self, content: bytes) -> Path:
-        """The YAML file that was being read, which the error does not name."""
+        """Find the YAML file that was being read, which the error does not name."""
         patterns = ["*.yaml", *(f"{group}/**/*.yaml" for group in GROUP_SCHEMAS)]
         files = (file for folder in self._dirs for pattern in patterns for file in folder.glob(pattern))
         return next((file for file in files if file.is_file() and content in file.read_bytes()), self._dirs[0])

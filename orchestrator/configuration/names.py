@@ -81,7 +81,7 @@ def _value(arm: Arm, part: str) -> dict[str, Any]:
 
 
 def _engine(arm: Arm) -> dict[str, Any]:
-    """The engine's settings but for the draft, which is told apart: it may follow from the checkpoint."""
+    """The engine's settings without the draft, which may follow from the checkpoint and is compared separately."""
     return {key: value for key, value in arm.engine.items() if key != "draft"}
 
 
@@ -90,7 +90,7 @@ def _draft(arm: Arm) -> dict[str, Any]:
 
 
 def _differing(arms: Iterable[Arm], values: Callable[[Arm], Values], kin: Callable[[Arm], Any]) -> dict[Any, Shown]:
-    """Which keys differ among arms of the same kin, in the schema's order, and how their values are told apart."""
+    """The keys that differ among arms of the same kin, in the schema's order, with short distinct texts of values."""
     seen: dict[Any, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
     for arm in arms:
         leaves = _leaves(values(arm))
@@ -103,7 +103,7 @@ def _differing(arms: Iterable[Arm], values: Callable[[Arm], Values], kin: Callab
 
 
 def _told_apart(key: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """The values in words; where short ones would be equal, as much of each as makes it another."""
+    """Return the values as short texts, each long enough to differ from the others."""
     name = key.rpartition(".")[2]
     if name in _INTERPRETERS:
         return _environments(values)

@@ -130,7 +130,7 @@ def _parsed(line: str, options_of: OptionsOf) -> Override:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What `glob()` asks of a config loader; Hydra's own would not see the user's folder."""
+    """The part of a config loader that `glob()` uses; Hydra's own does not see the user's folder."""
 
     options_of: OptionsOf
 

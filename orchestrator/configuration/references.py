@@ -1,7 +1,7 @@
 """Interpolations in a configuration: which there may be, and which are resolved only when a worker needs their value.
 
 A plan is made once and stored: what it holds must not depend on the day or the folder. A value from the environment is
-written into the plan where it is a setting of the experiment. Where it tells how to reach a server (an address, the
+written into the plan if it is a setting of the experiment. If it describes how to reach a server (an address, the
 further keys of a request, a process's environment) the plan holds the reference, for the value may be a secret; see
 `workers.references`.
 """
@@ -46,7 +46,7 @@ def _refusing(name: str, why: str) -> Callable[..., Any]:
 
 
 def _environment(*arguments: Any, _node_: Node) -> Any:
-    """A variable's value, or a mark for what is resolved later."""
+    """Return a variable's value, or a mark if it is resolved later."""
     name, default = (arguments or (None,))[0], arguments[1:]
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(default) > 1:
         raise InputError("${oc.env:...} takes a variable's name, and after a comma a default: ${oc.env:NAME,DEFAULT}")
@@ -57,7 +57,7 @@ def _environment(*arguments: Any, _node_: Node) -> Any:
         raise InputError(
             f"the environment has no variable {name}; export {name}, or give a default: ${{oc.env:{name},DEFAULT}}"
         )
-    key = _node_._get_full_key(None)  # noqa: SLF001 - omegaconf tells a node's place in no other way
+    key = _node_._get_full_key(None)  # noqa: SLF001 - omegaconf has no public way to get a node's place
     secret = name not in allowed_by(os.environ) and (looks_secret(name) or bool(literals(value)))
     if _may_refer(key):
         return value if is_plain(value) and not secret else f"{_BEGIN}{name}{_END}"
@@ -83,7 +83,7 @@ def references_kept(value: Any, key: str) -> Any:
     """Resolved values with the references themselves in place of their marks.
 
     Raises:
-        InputError: one has come to another place by an interpolation.
+        InputError: an interpolation has copied a reference to another place.
     """
     if isinstance(value, str) and _BEGIN in value:
         if not _may_refer(key):

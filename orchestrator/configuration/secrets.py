@@ -16,7 +16,7 @@ from orchestrator.plan import Arm, Plan, dump
 from workers.masking import KNOWN
 from workers.references import names_of_engine, watch
 
-# Of an engine: text in which a secret may stand after its name. Elsewhere only the form of a value tells.
+# Engine settings whose text may contain a secret after its name. Elsewhere only the form of a value reveals one.
 _NAMED = frozenset(("attach", "body", "log_command", "url"))
 
 

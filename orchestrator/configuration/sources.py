@@ -1,4 +1,4 @@
-"""Whether a checkpoint's configuration says where its weights are, before anything runs."""
+"""Check, before anything runs, that a checkpoint's configuration states where its weights are."""
 
 import os
 import re

@@ -48,7 +48,7 @@ def parse_prompts(text: str, *, where: str, name: str, max_tokens: int) -> tuple
     Args:
         where: the file, for messages.
         name: the workload's name, which begins the ids that the lines do not give.
-        max_tokens: for lines that say nothing of it.
+        max_tokens: the default for lines that do not set it.
 
     Raises:
         InputError: naming file, line and remedy.
@@ -116,7 +116,7 @@ def _object(line: str, where: str) -> dict[str, Any]:
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that stands twice JSON's readers take the last one without a word."""
+    """Refuse a key that occurs twice: JSON readers silently take the last one."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:

@@ -2,7 +2,7 @@
 
 Each run decodes plainly (`baseline`), then with the draft (`dflash`), always in this order. The file has no time at
 all. `acceptance_ratio` there is accepted tokens over all tokens generated; here a rate is accepted over proposed, which
-the file does not tell, so the ratio is kept with the arm and no rate is taken.
+the file does not state, so the ratio is kept with the arm and no rate is stored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -174,7 +174,7 @@ def _generation(which: str, config: Mapping[str, Any], run: Mapping[str, Any], t
 
 
 def _drafting(entry: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
-    """What the file says of the draft: cycles are verify passes."""
+    """The file's statistics of the draft; its cycles are verify steps."""
     cycles, a_cycle = tally.count(entry, "cycles"), tally.number(entry, "tokens_per_cycle")
     tokens = round(cycles * a_cycle) if cycles and a_cycle else None
     accepted = entry.get("accepted_from_draft")

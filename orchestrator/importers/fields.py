@@ -1,4 +1,4 @@
-"""Taking values out of another tool's records: numbers, names and times, and what was odd about them."""
+"""Extract values from another tool's records: numbers, names and times, and note their irregularities."""
 
 import datetime as dt
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Tally:
-    """Counts what was 0 or no number where that means not measured, and what no reader knows."""
+    """Counts values that mean "not measured" (0, or not a number), and fields that no reader knows."""
 
     def __init__(self) -> None:
         self._unmeasured: Counter[str] = Counter()
@@ -21,7 +21,7 @@ class Tally:
         return self.above_zero(record.get(name), name, scale=scale)
 
     def above_zero(self, value: Any, name: str, *, scale: float = 1.0) -> float | None:
-        """`number`, of a value in hand."""
+        """Like `number`, for a value that is already extracted."""
         if value is None or isinstance(value, bool):
             return None
         try:
@@ -34,12 +34,12 @@ class Tally:
         return found * scale
 
     def count(self, record: Mapping[str, Any], name: str) -> int | None:
-        """A whole number above 0, as `number`."""
+        """Like `number`, for a whole number above 0."""
         found = self.number(record, name)
         return None if found is None else round(found)
 
     def rest(self, record: Mapping[str, Any], known: Collection[str], where: str = "") -> dict[str, Any]:
-        """The fields that the reader does not know, to be kept; their names are told."""
+        """Return the fields that the reader does not know, which are kept; their names go into a note."""
         found = {name: value for name, value in record.items() if name not in known}
         self._unknown |= dict.fromkeys(f"{where}{name}" for name in found)
         return found
@@ -49,7 +49,7 @@ class Tally:
         self._said[note] = None
 
     def notes(self) -> tuple[str, ...]:
-        """All of it, one line each."""
+        """All notes, one line each."""
         found = list(self._said)
         for name, times in self._unmeasured.items():
             often = "once" if times == 1 else f"{times} times"
@@ -83,7 +83,7 @@ def file_stem(path: str) -> str:
 
 
 def bits_of(text: str) -> int | None:
-    """Bits a weight, from words such as 4bit, Q4_K, int8, nvfp4, bf16; None: none of them."""
+    """Bits per weight, from words such as 4bit, Q4_K, int8, nvfp4, bf16, or None if there is no such word."""
     patterns = (
         r"(\d+)[-_ ]?bits?\b",
         r"\b[iI]?[qQ](\d+)(?:_|\b)",
@@ -119,9 +119,9 @@ _COMPACT = "%Y%m%d-%H%M%S"  # vLLM's, local
 
 
 def parse_time(value: Any) -> dt.datetime | None:
-    """A time of an ISO text, a compact local one, or seconds since the epoch; None where it is none of them.
+    """A time of an ISO text, a compact local one, or seconds since the epoch; None if it is none of these.
 
-    Naive where the text names no zone: somebody else must say which.
+    Naive if the text names no zone: the caller must supply it.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return dt.datetime.fromtimestamp(value, dt.UTC) if value > 0 else None

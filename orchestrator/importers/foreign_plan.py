@@ -29,7 +29,7 @@ def make_plan(
     """The plan.
 
     Raises:
-        InputError: the control is no arm of the file, or no trial has the metric.
+        InputError: the control is not an arm of the file, or no trial has the metric.
     """
     names = [arm.name for arm in results.arms]
     if control is not None and control not in names:
@@ -61,7 +61,7 @@ def make_plan(
 
 
 def metric_of(results: ForeignResults, wanted: str | None, *, source: str) -> str:
-    """What an audit compares: what was asked for, else what most arms have, the earlier in `METRICS` of equals.
+    """The metric that an audit compares: the requested one, else the one that most arms have; ties go by `METRICS`.
 
     Raises:
         InputError: no trial has it.
@@ -92,12 +92,12 @@ def _checkpoint(model: Model) -> dict[str, Any]:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what would be taken for the engine's own name."""
+    """Return the settings without the keys that would be taken for the engine's own name."""
     return {key: bounded(value) for key, value in settings.items() if key not in ("name", "_target_")}
 
 
 def _prompts(results: ForeignResults) -> tuple[Prompt, ...]:
-    """A stand-in for each prompt: its text is not known, so its name tells it from others."""
+    """A placeholder for each prompt: its text is unknown, so its name distinguishes it from others."""
     found: dict[str, Prompt] = {}
     for trial in results.trials:
         one = trial.generation
@@ -115,5 +115,5 @@ def _prompts(results: ForeignResults) -> tuple[Prompt, ...]:
 
 
 def arm_config(arm: ForeignArm) -> dict[str, Any]:
-    """What is stored of an arm: its configuration, and all that the file says besides."""
+    """The stored configuration of an arm: its settings, and everything else that the file states of it."""
     return asdict(_arm(arm)) | {"kept": bounded(dict(arm.kept))}

@@ -1,4 +1,4 @@
-"""What a reader finds in another tool's file. None: the file does not tell, or tells 0 where 0 means not measured."""
+"""The content of another tool's file. None: the file has no value, or has 0 where 0 means not measured."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """What was installed."""
+    """The installed versions."""
 
     python: str | None = None
     mlx: str | None = None
@@ -57,7 +57,7 @@ class ForeignArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignGeneration:
-    """One prompt turn. Rates in tokens a second."""
+    """One prompt turn. Rates are in tokens per second."""
 
     prompt: str  # arms can be compared on prompts of the same name
     prompt_class: str

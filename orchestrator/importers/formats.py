@@ -1,4 +1,4 @@
-"""The formats that are known, and which of them a file is. Pure."""
+"""The known formats, and the detection of a file's format. Pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ def choose_format(body: Any, wanted: str, *, name: str) -> Format:
         name: the file's, for messages.
 
     Raises:
-        InputError: none, or not the one named; with what is known and what was seen.
+        InputError: no known format, or not the named one; the message names the known formats and the content seen.
     """
     if wanted != "auto":
         chosen = next(each for each in FORMATS if each.name == wanted)
@@ -86,7 +86,7 @@ def choose_format(body: Any, wanted: str, *, name: str) -> Format:
 
 
 def _recognises(each: Format, body: Any) -> bool:
-    """What a reader stumbles over at the first look is none of its files."""
+    """Return whether a reader recognises the content; an error while it looks means that it does not."""
     try:
         return each.recognises(body)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
@@ -94,7 +94,7 @@ def _recognises(each: Format, body: Any) -> bool:
 
 
 def seen(body: Any) -> str:
-    """What a JSON value looks like, in a few words."""
+    """Describe a JSON value in a few words."""
     if isinstance(body, Mapping):
         keys = list(map(str, body))
         more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""

@@ -2,7 +2,7 @@
 
 Every stamp of a request is seconds since the epoch, so rates are computed from them and the file's milliseconds are not
 needed; where a file has only those, they are held against the request's latency, which is in seconds. Distributions
-hold 0 for what a request did not tell: they are used only where no request was kept.
+hold 0 for values that a request did not report: they are used only if no request was kept.
 """
 
 import datetime as dt
@@ -123,7 +123,7 @@ def _strategy(benchmark: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prompt(body: Mapping[str, Any]) -> str:
-    """All requests of a file are drawn from one data set: what it says of that is their name."""
+    """Name the prompt by the file's description of its data set, from which all its requests are drawn."""
     for place in (body.get("args"), body.get("config")):
         data = place.get("data") if isinstance(place, Mapping) else None
         if data:
@@ -136,7 +136,7 @@ def _plain(value: Any) -> bool:
 
 
 def _model(body: Mapping[str, Any], benchmark: Mapping[str, Any]) -> str:
-    """Wherever this version puts it."""
+    """The model's name, wherever this version of the format puts it."""
     places: tuple[tuple[Mapping[str, Any] | None, tuple[str, ...]], ...] = (
         (benchmark, ("worker", "backend_model")),
         (body, ("args", "model")),

@@ -1,6 +1,6 @@
 """From a file's bytes to JSON values: byte order marks, one object a line, files appended to or cut off. Pure.
 
-What a stranger's file holds is bounded here: its size, its depth, its numbers. Whatever cannot be read is refused in
+The content of an unknown file is bounded here: its size, its depth, its numbers. Whatever cannot be read is refused in
 one line.
 """
 
@@ -46,7 +46,7 @@ class _Refused(Exception):
 def decode(content: bytes, *, name: str) -> Decoded:
     """The JSON that a file holds. `name` is the file's, for messages.
 
-    NaN and infinite numbers become null, half surrogate pairs a replacement character; notes tell of both.
+    NaN and infinite numbers become null, half surrogate pairs a replacement character; notes report both.
 
     Raises:
         InputError: not text, not JSON, or beyond every bound.
@@ -84,7 +84,7 @@ def _require_bounds(content: bytes, name: str) -> None:
 
 
 def _require_depth(body: Any) -> None:
-    """What comes after the reading goes down by recursion."""
+    """Refuse deeply nested values: the code that processes them later is recursive."""
     level, depth = [body] if isinstance(body, dict | list) else [], 0
     while level:
         if depth > DEEPEST:
@@ -111,14 +111,14 @@ def _too_deep() -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads a text, and remembers what was odd about it."""
+    """Reads a text, and records its irregularities."""
 
     said: list[str] = field(default_factory=list)
     unmeasured: int = 0
     halves: int = 0
 
     def notes(self) -> list[str]:
-        """One line each."""
+        """The notes, one line each."""
         found = list(self.said)
         if self.unmeasured:
             found.append(f"NaN or an infinite number {_times(self.unmeasured)}, taken for not measured")
@@ -157,7 +157,7 @@ class _Reader:
     def _whole_part(
         self, decoder: json.JSONDecoder, text: str, at: int, end: int, error: json.JSONDecodeError, found: list[Any]
     ) -> Any:
-        """What is whole of a text that was cut off: the entries of its last list, or the lines before the last."""
+        """The complete part of a truncated text: the entries of its last list, or the lines before the last."""
         if not _is_cut_off(error, end):
             return None
         entries: list[Any] = []

@@ -1,4 +1,4 @@
-"""llama-bench of llama.cpp, `-o json` or `-o jsonl`: one object a test, its repetitions in `samples_ns`.
+"""llama-bench of llama.cpp, `-o json` or `-o jsonl`: one object per test, its repetitions in `samples_ns`.
 
 A test is a shape (n_prompt tokens processed, n_gen generated, at a depth of n_depth) under one configuration. Each
 repetition becomes a trial. Its time is that of the test, `test_time` (UTC), plus the repetitions before it: warm-ups
@@ -141,5 +141,5 @@ def _generation(test: Mapping[str, Any], took_s: float | None) -> ForeignGenerat
 
 
 def _rate(tokens: int, took_s: float | None) -> float | None:
-    """No tokens have no rate."""
+    """Return the rate in tokens per second, or None if there are no tokens or no time."""
     return tokens / took_s if took_s and tokens > 0 else None

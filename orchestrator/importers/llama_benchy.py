@@ -1,7 +1,7 @@
-"""llama-benchy's JSON report: a benchmark a shape and concurrency, each metric with its raw `values`.
+"""llama-benchy's JSON report: one benchmark per shape and concurrency, each metric with its raw `values`.
 
 Times are milliseconds there and are held against the prompt's rate, which gives about the same time. A value's place in
-one list is its place in another only where the lists are equally long: others are left out, and that is said. A value's
+one list is its place in another only where the lists are equally long: others are left out, with a note. A value's
 own time is not in the file, and sizes are those asked for.
 """
 

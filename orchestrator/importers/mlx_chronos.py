@@ -1,11 +1,11 @@
-"""mlx-chronos' result JSON: one engine and model a file, in three phases with one value a trial.
+"""mlx-chronos' result JSON: one engine and model per file, in three phases with one value per trial.
 
     ttft_cold    time to the first token of prompts not seen before
     ttft_cached  the same with the prompt in the cache
-    throughput   tokens over the whole request, and over the decoding where the engine tells its time
+    throughput   tokens over the whole request, and over the decoding if the engine reports its time
 
 Times are in seconds. The phases ran one after the other from the file's time stamp on; a trial's own time is not in the
-file. Where tokens were counted as words, no rate is taken.
+file. If tokens were counted as words, no rate is stored.
 """
 
 import datetime as dt
@@ -83,7 +83,7 @@ def read(body: Any) -> ForeignResults:
 
 
 def _with_summary(body: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
-    """0.1.0: a value a phase. It becomes that phase's one trial."""
+    """Version 0.1.0 has one value per phase, which becomes that phase's only trial."""
     tally.say("no single trials in the file (mlx-chronos 0.1.0): each phase's value stands for them as one trial")
     metrics = body["metrics"]
 
@@ -152,7 +152,7 @@ def _trials(arm: str, body: Mapping[str, Any], at: dt.datetime | None, tally: Ta
 
 
 class _Places:
-    """Where in time the trials of a phase were: spread over it evenly, up to the first phase of unknown duration."""
+    """The times of a phase's trials: spread over it evenly, up to the first phase of unknown duration."""
 
     _ORDER = ("warmup", "ttft_cold", "cache_priming", "ttft_cached", "throughput")
 

@@ -1,4 +1,4 @@
-"""What a reader took out of a stranger's file, held against what can be: counts, times and rates. Pure."""
+"""Check that the counts, times and rates that a reader found in a file are possible. Pure."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 from orchestrator.errors import InputError
 from orchestrator.importers.foreign_run import ForeignGeneration, ForeignResults, ForeignTrial
 
-MOST = 10**12  # of tokens, of seconds, of tokens a second: beyond it a number is something else
+MOST = 10**12  # tokens, seconds, or tokens per second: a larger number is something else
 MOST_BYTES = 2**60
 MOST_TRIALS = 200_000
 LEFT_OUT = "left out: "  # begins each note on requests that the figures are not of; an audit repeats it
@@ -47,7 +47,7 @@ def _models(results: ForeignResults) -> Iterator[tuple[str, Any]]:
 
 
 def _wrong_types(value: Any) -> Iterator[str]:
-    """Fields of plain types that hold something else: what JSON has in a place is the file's choice."""
+    """Yield the fields whose value is not of the declared plain type: a JSON file may hold any type anywhere."""
     hints = get_type_hints(type(value))
     for each in fields(value):
         hint = hints[each.name]
@@ -83,7 +83,7 @@ def _of_generation(one: ForeignGeneration) -> Iterator[str]:
 
 
 def share_of(part: int, whole: int, things: str) -> str:
-    """As a person says it: "188 of 200 requests (94 %)"."""
+    """Return a share in words: "188 of 200 requests (94 %)"."""
     return f"{part} of {whole} {things} ({100 * part / whole:.3g} %)" if whole else f"{part} {things}"
 
 
@@ -92,7 +92,7 @@ def told_of(which: str, counts: Sequence[tuple[str, int]], whole: int) -> Iterat
 
     Args:
         which: the arm.
-        counts: what became of requests, and how many.
+        counts: each outcome of requests, and their number.
         whole: all requests.
     """
     for what, count in counts:

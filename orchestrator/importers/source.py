@@ -1,7 +1,7 @@
-"""Reading a file of another tool: the one place that opens it, and where what it leaves open is decided.
+"""Read a file of another tool. Only this module opens the file and fills in the information that it lacks.
 
 Times without a zone are taken to be of this machine's zone unless another is named; results without any time are dated
-as the file is. Either is told.
+as the file is. A note reports either.
 """
 
 import datetime as dt
@@ -26,7 +26,7 @@ _LONGEST_S = 30 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What a person decides about an import; None: as the file says, or as described with each."""
+    """The user's choices for an import. None: as the file states, or as described for each field."""
 
     format: str = "auto"
     timezone: str | None = None  # of times without one; None: this machine's
@@ -85,7 +85,7 @@ def read_results(file: Path, choices: Choices) -> tuple[Source, ForeignResults]:
 
 
 def _require_likely_times(results: ForeignResults, file: Path) -> None:
-    """As databases of other people: between 2000 and the day after tomorrow. A page draws all that lies between two."""
+    """Require times between 2000 and the day after tomorrow, as for other databases: a page draws the whole span."""
     latest = dt.datetime.now(dt.UTC) + dt.timedelta(days=2)
     for at in (results.started_at, *(trial.started_at for trial in results.trials)):
         if at is not None and not _EARLIEST <= at <= latest:

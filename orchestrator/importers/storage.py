@@ -1,7 +1,7 @@
 """Storing another tool's results as a run that was not randomised, in one transaction.
 
-Ids come from the file's sum, so that the same file is the same run on every machine. What the file does not tell is
-NULL; a trial that has no time of its own is marked, for an audit must know that.
+Ids come from the file's sum, so that the same file is the same run on every machine. A value that the file lacks is
+NULL; a trial that has no time of its own is marked, because an audit must know that.
 """
 
 import datetime as dt
@@ -35,7 +35,7 @@ _MEASURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of a file."""
+    """The outcome of an import."""
 
     run_id: str
     known: bool  # it was imported before, and nothing was changed
@@ -135,7 +135,7 @@ def _environment(session: Session, results: ForeignResults) -> models.Environmen
 
 
 def _checkpoint(session: Session, model: Model) -> models.Checkpoint:
-    """Weights that nobody has seen: their name and size are their identity."""
+    """The checkpoint of weights that are not available: name and size identify it."""
     digest = "foreign:" + sha256_of([model.name, model.bits, model.weights_bytes])
     row = models.Checkpoint(
         id=models.new_id(),
@@ -207,7 +207,7 @@ def _trial(
 
 
 def _thermal(trial: ForeignTrial) -> Mapping[str, Any]:
-    """Only the lowest level has a number that means the same everywhere."""
+    """The thermal columns. Only the lowest level has a number that means the same everywhere."""
     if trial.thermal == "nominal":
         return {"thermal_before": 0}
     return {"thermal_reason": f"the file says {trial.thermal}" if trial.thermal else "not told by the file"}

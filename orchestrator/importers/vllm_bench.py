@@ -115,7 +115,7 @@ def _start(result: Mapping[str, Any], tally: Tally) -> dt.datetime | None:
 
 
 def _speculation(result: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
-    """The server's counters are about all requests together: of a single one they prove nothing."""
+    """The speculation counters. The server counts all requests together: they prove nothing about a single one."""
     drafts = result.get("spec_decode_num_drafts")
     if not drafts:
         return {}
@@ -219,7 +219,7 @@ def _summary(name: str, result: Mapping[str, Any], start: dt.datetime | None, ta
 
 
 def _contradicted(result: Mapping[str, Any], completed: int | None) -> bool:
-    """Whether rate and duration make another number of completed requests than the file states."""
+    """Return whether rate and duration imply a number of completed requests other than the file's."""
     rate, duration_s = result.get("request_throughput"), result.get("duration")
     if not completed or not isinstance(rate, int | float) or not isinstance(duration_s, int | float):
         return False
@@ -232,7 +232,7 @@ def _tokens_each(result: Mapping[str, Any]) -> float | None:
 
 
 def _unit_s(result: Mapping[str, Any], tokens: float | None, tally: Tally) -> float:
-    """What the summary's milliseconds are. With one request at a time the duration tells whether they are seconds."""
+    """The unit of the summary's milliseconds. With one request at a time the duration shows if they are seconds."""
     a_token, duration_s, completed = result.get("mean_tpot_ms"), result.get("duration"), result.get("completed")
     if result.get("max_concurrency") != 1 or not (a_token and duration_s and completed and tokens):
         return 1e-3
@@ -241,7 +241,7 @@ def _unit_s(result: Mapping[str, Any], tokens: float | None, tally: Tally) -> fl
 
 
 def _prompt(result: Mapping[str, Any]) -> str:
-    """What distinguishes one set of requests from another: how many, and how long on the average."""
+    """The name of a set of requests: their number and their mean length, which distinguish it from others."""
     completed, tokens = result.get("completed"), result.get("total_input_tokens")
     sent = f"{round(tokens / completed)} tokens" if completed and tokens else "unknown length"
     return f"{result.get('num_prompts') or completed} requests of {sent}"
