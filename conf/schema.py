@@ -15,7 +15,7 @@ from workers.settings import above, above_up_to, at_least, between, one_of, sett
 
 
 class Source(Enum):
-    """Where a checkpoint's weights come from."""
+    """The source of a checkpoint's weights."""
 
     hub = "hub"  # a model hub's id and revision, loaded by mlx-lm
     local = "local"  # a folder in mlx-lm's layout
@@ -26,7 +26,7 @@ class Source(Enum):
 
 
 class Metric(Enum):
-    """What a comparison compares; every metric is stored whichever is named."""
+    """The metric that a comparison compares; every metric is stored whichever is named."""
 
     end_to_end_tps = "end_to_end_tps"
     decode_tps = "decode_tps"
@@ -35,7 +35,7 @@ class Metric(Enum):
 
 
 class InterleaveBy(Enum):
-    """What a round holds: one prompt, or the whole prompt set."""
+    """The content of a round: one prompt, or the whole prompt set."""
 
     auto = "auto"
     prompt = "prompt"
@@ -43,7 +43,7 @@ class InterleaveBy(Enum):
 
 
 class Residency(Enum):
-    """Whether the arms' models stay loaded between their trials."""
+    """The rule by which the arms' models stay loaded between their trials."""
 
     auto = "auto"
     resident = "resident"
@@ -51,7 +51,7 @@ class Residency(Enum):
 
 
 class EvidencePolicy(Enum):
-    """What a missing sign of engagement does to a trial."""
+    """The effect of missing evidence of engagement on a trial."""
 
     require = "require"  # the trial is invalid
     record = "record"  # the trial counts; the audit still says what was seen
@@ -65,28 +65,28 @@ class StopRule(Enum):
 
 
 class OrderRule(Enum):
-    """How a round's order is drawn."""
+    """The rule by which a round's order is drawn."""
 
     random = "random"  # all orders equally likely
     williams = "williams"  # in squares in which each arm follows every other equally often; arms are dealt at random
 
 
 class OnFailure(Enum):
-    """What an arm that fails its preflight does to the run."""
+    """The effect on the run of an arm that fails its preflight."""
 
     stop = "stop"
     drop = "drop"
 
 
 class OnTimeout(Enum):
-    """What a trial does whose gate did not open in time."""
+    """The action for a trial whose gate did not open in time."""
 
     run = "run"  # runs, marked as a hot start
     skip = "skip"  # is stored as excluded, without a generation
 
 
 class PowerNeed(Enum):
-    """What a trial may draw its power from."""
+    """The power source that a trial needs."""
 
     mains = "mains"
     any = "any"
@@ -101,7 +101,7 @@ class HotStartRule(Enum):
 
 
 class OrphanPolicy(Enum):
-    """What a process that looks like a leftover, and cannot be proven one, does to a run."""
+    """The effect on a run of a process that looks like an orphan but cannot be proven to be one."""
 
     block = "block"  # refuses it, exit code 4
     report = "report"
@@ -132,7 +132,7 @@ class CheckpointConfig:
 
 @dataclass
 class EngineConfig:
-    """What every engine has. `_target_` names the worker class."""
+    """The settings of every engine. `_target_` names the worker class."""
 
     _target_: str = setting(MISSING, "The engine's class.")
     name: str = setting(MISSING, "The option's name.")
@@ -142,7 +142,7 @@ class EngineConfig:
 
 @dataclass
 class WorkloadConfig:
-    """What the arms are asked: a file of prompts, or a long document with two turns."""
+    """The prompts of the arms: a file of prompts, or a long document with two turns."""
 
     name: str = setting(MISSING, "The option's name.")
     kind: str = setting(
@@ -174,7 +174,7 @@ class SamplingConfig:
 
 @dataclass
 class DeadlineConfig:
-    """After how long a worker is taken for stuck, in seconds."""
+    """The times after which a worker is considered stuck, in seconds."""
 
     load_s: float = setting(900.0, "Until the model is loaded.", limit=above(0))
     first_token_s: float = setting(900.0, "Until the first token of an answer.", limit=above(0))
@@ -234,7 +234,7 @@ class DesignConfig:
 
 @dataclass
 class GateConfig:
-    """What must hold before a trial starts, what is watched while it runs, and what then leaves it out.
+    """Conditions before a trial starts, readings while it runs, and the rules that exclude it afterwards.
 
     A reading that does not exist here passes, with the reason stored. null switches a condition or a rule off.
     """
@@ -319,7 +319,7 @@ class GateConfig:
 
 @dataclass
 class DbConfig:
-    """Where results go. null: INTERLACE_DB, else the user's data folder."""
+    """The database for results. null: INTERLACE_DB, else the user's data folder."""
 
     url: str | None = setting(None, "The database. null: INTERLACE_DB, else your data folder.")
 
@@ -336,7 +336,7 @@ class SweepConfig:
 
 @dataclass
 class ClaimSource:
-    """Where a claim stands."""
+    """The place of a published claim."""
 
     document: str = MISSING
     revision: str = MISSING  # version, commit, or "as published"

@@ -99,7 +99,7 @@ def _reader_is_gone() -> bool:
     import select
 
     looking = select.poll()
-    looking.register(sys.stdout.fileno(), 0)  # errors are always told
+    looking.register(sys.stdout.fileno(), 0)  # errors are always reported
     return any(state & (select.POLLERR | select.POLLHUP) for _, state in looking.poll(0))
 
 

@@ -1,4 +1,4 @@
-"""What this machine can run and record, what stands in the way, and why a reading is missing. Changes nothing."""
+"""Report what this machine can run and record, the obstacles, and why a reading is missing. Changes nothing."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class Diagnosis:
 
     @property
     def obstacles(self) -> tuple[str, ...]:
-        """Why a run would be refused now."""
+        """The reasons for which a run would be refused now."""
         found = [describe_suspect(each) for each in self.leftovers.suspects]
         if isinstance(error := self.device.get("error"), str):
             found.append(error)
@@ -51,7 +51,7 @@ class Diagnosis:
 
 
 def examine(*, database: Path, database_words: str, journal: Path) -> Diagnosis:
-    """Look at this machine; takes a second or two."""
+    """Examine this machine; takes one or two seconds."""
     reader = MachineReader()
     samples = [Sample(at_s=time.monotonic(), readings=reader.read())]
     time.sleep(2 * RATE_WINDOW_S)  # rates and growths need a second reading

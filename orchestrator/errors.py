@@ -1,4 +1,4 @@
-"""What can go wrong, and the exit code that says so.
+"""The errors that a command reports, and their exit codes.
 
     InterlaceError
     ├── InputError         2   the user's configuration, file or option; nothing ran
@@ -8,7 +8,7 @@
         ├── HeldError          another process measures on this machine, or runs this run
         └── NotOursError       a plan from elsewhere, or one that was changed since it was stored
 
-A message says what, where and the remedy, in one line.
+A message states the problem, its place and the remedy, in one line.
 """
 
 from workers.masking import mask
@@ -49,7 +49,7 @@ class RefusedError(InterlaceError):
 
 
 class HeldError(RefusedError):
-    """Another process that lives is at it."""
+    """Another living process holds the machine or the run."""
 
 
 class NotOursError(RefusedError):

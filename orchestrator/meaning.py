@@ -1,4 +1,4 @@
-"""What a run's numbers mean: reads its rows and hands them to `orchestrator.findings`. See docs/meaning.md."""
+"""Interpret a run's numbers: read its rows and pass them to `orchestrator.findings`. See docs/meaning.md."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -136,7 +136,7 @@ def _probed(row: "dict[Any, Any]") -> Probed:
 
 
 def _bandwidth(rows: pd.DataFrame) -> Figure:
-    """Of the run; of the host where the run has none."""
+    """The memory bandwidth of the run, or that of the host if the run has none."""
     row = rows.iloc[0]
     if pd.notna(row["bandwidth_bytes_per_s"]):
         return Figure(value=float(row["bandwidth_bytes_per_s"]), source=str(row["bandwidth_source"]))
@@ -189,7 +189,7 @@ def _interval(effect: Effect) -> Interval:
 
 
 def _turn_ratios(trials: pd.DataFrame, result: AuditResult) -> Ratios:
-    """Of conversations with several turns: how their times to the first token compare, whatever the run compares."""
+    """TTFT ratios by turn of conversations with several turns, whichever metric the run compares."""
     told = result.comparisons if result.metric == TTFT else result.waits
     found = {}
     for one in told:

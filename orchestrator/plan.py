@@ -186,7 +186,7 @@ def dump(plan: Plan) -> str:
 
 
 def load(text: str) -> Plan:
-    """The plan that `dump` wrote, held against the types of its fields: anybody may have written the text.
+    """Read the plan that `dump` wrote, and check the types of its fields: anybody may have written the text.
 
     Raises:
         ValueError: of another version, or not a plan; the message says where.
@@ -202,7 +202,7 @@ def load(text: str) -> Plan:
 
 
 def _check(plan: Plan) -> None:
-    """What types cannot say.
+    """Check what types cannot express.
 
     Raises:
         ValueError: see `load`.

@@ -1,4 +1,4 @@
-"""Where a newer method decides otherwise than the one that judged a run before, and why."""
+"""The comparisons that a newer method decides otherwise than the method that judged the run before, and why."""
 
 from collections.abc import Iterator, Sequence
 

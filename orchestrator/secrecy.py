@@ -1,4 +1,4 @@
-"""What this process must not show: known before anything is said, and kept out of every row."""
+"""The secrets of this process: collected before it prints anything, and kept out of every row."""
 
 import os
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def secret_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def _hub_token(environ: Mapping[str, str]) -> str | None:
-    """The key that the hub's client was logged in with, which it sends unasked."""
+    """The login token of the hub's client, which the client sends automatically."""
     home = environ.get("HF_HOME") or Path(environ.get("HOME", "~")) / ".cache" / "huggingface"
     path = Path(environ.get("HF_TOKEN_PATH") or Path(home) / "token")
     try:

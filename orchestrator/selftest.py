@@ -43,7 +43,7 @@ _SAMPLING = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "ignore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What one machine's self-test found."""
+    """The results of one machine's self-test."""
 
     facts: dict[str, Any]  # of the machine and the interpreter
     readings: tuple[Reading, ...]  # by today's parsers
@@ -101,7 +101,7 @@ def replay(text: str) -> Report:
     """Another machine's report: its answers read by the parsers of today, its checks as they were.
 
     Raises:
-        InputError: the text is no report of this version.
+        InputError: the text is not a report of this version.
     """
     try:
         body = json.loads(text)
@@ -150,7 +150,7 @@ def _number(key: str, value: object) -> float | str:
 
 
 def _facts(system: System) -> dict[str, Any]:
-    """What tells machines and builds apart, without what tells people apart."""
+    """The facts that identify a kind of machine and a build, but no person."""
     host = read_host(system)
     return {
         "platform": sys.platform,
@@ -171,7 +171,7 @@ def _facts(system: System) -> dict[str, Any]:
 
 
 def _translated(system: System) -> bool | None:
-    """Whether this interpreter runs under Rosetta, where no MLX can be installed; None: unknown."""
+    """Return whether this interpreter runs under Rosetta, where MLX cannot be installed, or None if unknown."""
     if system.platform != "darwin":
         return False
     try:
@@ -188,7 +188,7 @@ def _readings(system: System, *, wait_s: float = 2 * RATE_WINDOW_S) -> tuple[Rea
 
 
 def _gpu_work() -> Check:
-    """What a load puts on the GPU, by the counter of others' GPU time and by the load's own clock."""
+    """Compare a load's GPU time by the counter of others' GPU time and by the load's own clock."""
     name = "GPU time of others"
     idle = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     try:
@@ -303,7 +303,7 @@ def _trials(folder: Path) -> dict[str, Any]:
 
 
 def _floor(floors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Over all prompts."""
+    """The floor over all prompts."""
     for floor in floors:
         if floor["workload"] is floor["prompt_class"] is floor["turn"] is None:
             effect = floor["effect"]

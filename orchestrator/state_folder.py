@@ -1,4 +1,4 @@
-"""Where this user's processes find each other, whichever database they work in."""
+"""The folder in which this user's processes find each other, whichever database they use."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A stored run as everything that judges or shows it reads it: the one way from the database to its rows."""
+"""A stored run, as all code that judges or shows it reads it: the only access to its rows in the database."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,12 +65,12 @@ class StoredRun:
 
     @cached_property
     def divergences(self) -> pd.DataFrame:
-        """Where arms part from the control, as probed after the rounds; see `db.frames.divergences`."""
+        """The points where arms diverge from the control, as probed after the rounds; see `db.frames.divergences`."""
         return frames.divergences(self.database, self.run_id)
 
     @cached_property
     def pass_times(self) -> pd.DataFrame:
-        """How long one pass takes, by its width; see `db.frames.pass_times`."""
+        """The duration of one pass, by its width; see `db.frames.pass_times`."""
         return frames.pass_times(self.database, self.run_id)
 
     @cached_property

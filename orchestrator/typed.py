@@ -1,6 +1,6 @@
-"""Frozen dataclasses from JSON values, every field held against its annotation. Pure.
+"""Build frozen dataclasses from JSON values, and check every field against its annotation. Pure.
 
-A stored plan may have been written by anybody: a value of another type must be found where it is read, not in the
+A stored plan may have been written by anybody: a value of a wrong type must be found when it is read, not in the
 middle of an audit.
 """
 

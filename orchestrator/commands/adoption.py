@@ -23,7 +23,7 @@ from orchestrator.running.stored import log_folder
 
 
 def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed: bool) -> Planned:
-    """The plan of a stored run, agreed to, as one to run here. Nothing of it is looked up before the agreement.
+    """The plan of a stored run, to be run here once the user agrees. Nothing in it is looked up before that.
 
     Raises:
         InputError: overrides beside it, or no agreement.
@@ -45,7 +45,7 @@ def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed:
 
 
 def agree_to_resume(database: Database, run_id: str, *, agreed: bool) -> None:
-    """Before a run is gone on with: its plan is the user's own, or shown and agreed to, and that is remembered.
+    """Require, before a run is resumed, that its plan is the user's own, or show it, ask, and remember the agreement.
 
     Raises:
         InputError: no agreement.

@@ -34,7 +34,7 @@ def list_checkpoints(*, config_dir: Path | None) -> None:
 
 
 def _presence(config: dict[str, object]) -> str:
-    """Whether a checkpoint's weights are on this machine, in a few words."""
+    """Describe in a few words whether a checkpoint's weights are on this machine."""
     if config["source"] == WITHOUT_WEIGHTS:
         return "none needed"
     try:
@@ -69,7 +69,7 @@ def _unwritable(error: OSError) -> InputError:
 
 
 def _require_name(name: str) -> str:
-    """A folder's name, which leads nowhere else."""
+    """Return the name if it is a plain folder name, which leads to no other place."""
     if name != Path(name).name or name.startswith("."):
         raise InputError(f"--name {name}: is not a folder's name; give one without slashes, such as my-model")
     return name
@@ -126,7 +126,7 @@ def make_checkpoint(
 
 
 def _source_config(parts: Parts, source: str) -> dict[str, Any]:
-    """A checkpoint's configuration by its name, or of a folder."""
+    """The configuration of a checkpoint, given by its name or as a folder."""
     if source in parts.options("checkpoint"):
         parts.load([("checkpoint", source)])
         return parts.values(("checkpoint", source))
@@ -141,7 +141,7 @@ def _made_name(source: str, wanted: "Quantisation") -> str:
 
 
 def _how_to_name(name: str, bits: int | None) -> str:
-    """Where a new folder's name has to be written so that a plan finds it."""
+    """Describe how to name a new folder so that a plan finds it."""
     lines = ["defaults:", "  - /schema/checkpoint@_here_", "  - _self_", "source: imported"]
     lines += [] if bits is None else [f"bits: {bits}"]
     return "\n".join([f"name it in DIR/checkpoint/{name}.yaml, then add --config-dir DIR:", *lines])

@@ -15,7 +15,7 @@ from orchestrator.plan import Plan
 
 
 def import_results(url: str, file: Path, *, choices: Choices, dry_run: bool) -> None:
-    """Read a file, say what is in it and what was assumed, and store it unless it is there or nothing is to be."""
+    """Read a file, print its content and the assumptions, and store it unless it is stored or this is a dry run."""
 
     source, results = read_results(file, choices)
     plan = make_plan(

@@ -35,7 +35,7 @@ def audit_and_show(run: StoredRun, *, fail_on: Sequence[str], style: str, agains
 
 
 def _exit_code(result: AuditResult, fail_on: Sequence[str]) -> int:
-    """Whether a verdict is one of those to fail on; then the comparisons that have it are named."""
+    """Return the exit code by the verdicts of `--fail-on`, and name the comparisons that have one of them."""
     named = [
         f"{one.treatment} against {one.control}, {one.scope.words}: {one.verdict}"
         for one in result.comparisons

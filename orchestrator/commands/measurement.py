@@ -1,4 +1,4 @@
-"""What `run` and `resume` do with a stored run: measure what is left of it, and judge it."""
+"""Measure the rest of a stored run and judge it, as `run` and `resume` do."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from orchestrator.views.terminal import console
 def measure_and_judge(
     database: Database, run_id: str, lock: MachineLock, *, fail_on: Sequence[str], quiet: bool
 ) -> int:
-    """Run what is left, judge the whole, and return the exit code."""
+    """Run the remaining trials, judge the whole run, and return the exit code."""
     out = console()
     if not quiet:
         out.print(f"run {run_id}")

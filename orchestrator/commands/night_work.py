@@ -1,4 +1,4 @@
-"""A night of `interlace work`: refused early where it cannot be, carried out, and summed up however it ends."""
+"""A night of `interlace work`: refused early if it cannot run, carried out, and summed up however it ends."""
 
 import datetime as dt
 import sys
@@ -19,7 +19,7 @@ from orchestrator.running.preflight import check_machine
 
 
 def take_machine(waiting: Sequence[Waiting], lock: MachineLock, database: Database) -> None:
-    """Refuse now what would be refused at night: somebody measures already, or this machine is not fit."""
+    """Refuse at once what would fail at night: another process is measuring, or this machine is not fit."""
     for each in waiting:
         if each.plan is not None and not all(is_simulated(arm) for arm in each.plan.arms):
             lock.take()
@@ -27,7 +27,7 @@ def take_machine(waiting: Sequence[Waiting], lock: MachineLock, database: Databa
 
 
 def spend(night: Night, to_check: Sequence[Waiting]) -> int:
-    """The night itself. However it ends, it is summed up and told."""
+    """Run the night. However it ends, write its summary and notify."""
     began_at = night.now()
     try:
         night.check(to_check)
@@ -55,7 +55,7 @@ def _left(night: Night) -> int:
 
 
 def _sum_up(night: Night, began_at: dt.datetime, *, why: str, code: int) -> None:
-    """The summary file, and whoever is to be told. What fails of it is a note."""
+    """Write the summary file and send the notification. A failure of either becomes a note."""
     path = Path(night.database.url.database or ".")
     try:
         left = _left(night)

@@ -25,7 +25,7 @@ from workers.machine.host import read_host
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A plan that this machine could run: composed, its weights found, its memory held against what there is."""
+    """A plan that this machine can run: composed, its weights found, its memory need checked."""
 
     plan: Plan
     weights: Mapping[str, ArmWeights]
@@ -33,7 +33,7 @@ class Planned:
 
     @property
     def measured(self) -> bool:
-        """Whether anything of it is measured: not all arms are simulated."""
+        """Return whether the run measures anything: not all arms are simulated."""
         return not all(is_simulated(arm) for arm in self.plan.arms)
 
 
@@ -41,7 +41,7 @@ def compose_run(overrides: Sequence[str], *, config_dir: Path | None) -> Planned
     """Compose and freeze a plan; nothing is stored.
 
     Raises:
-        InputError: the plan, or a checkpoint that is not there.
+        InputError: the plan is not valid, or a checkpoint does not exist.
         RefusedError: it does not fit into this machine's memory.
     """
     composed = make_plan(overrides, config_dir=config_dir, noise_of=noise_here)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def open_stored(url: str | None) -> "Database":
-    """The database, which must be there."""
+    """Open the database, which must exist."""
     from db.session import database_url, open_existing
 
     return open_existing(database_url(url))
@@ -39,7 +39,7 @@ def measured_run(database: "Database", run_text: str) -> "StoredRun":
 
 
 def _why_unmeasured(database: "Database", run_id: str) -> str:
-    """What became of a run without a trial, and what to do, in one line."""
+    """State in one line why a run has no trial, and the remedy."""
     from db.escaping import shown_line
     from db.live import life
     from db.queue_entries import entry_of

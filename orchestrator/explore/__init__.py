@@ -1,4 +1,4 @@
 """The database in the browser: Datasette, read-only, for this machine alone.
 
-`site` says what is shown (pure), `guard` what a request may do, `server` runs it until Ctrl-C.
+`site` defines the content (pure), `guard` restricts requests, `server` runs it until Ctrl-C.
 """

@@ -1,8 +1,8 @@
-"""What a request may do: read, and only when it was meant for this machine. An ASGI application around another.
+"""An ASGI application around another that lets through only requests that read and are meant for this machine.
 
 A page from elsewhere can send requests to this machine, and can make its own name mean this machine. What is not
 addressed to a loopback name, or was sent by another page, is turned away, and so is everything but reading. Nothing is
-loaded from elsewhere, framed or run beside what the templates hold: the browser is told so with every answer.
+loaded from elsewhere, framed or run beside what the templates hold: every response's headers forbid it.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Guard:
 
 
 def _refusal(scope: Message) -> tuple[int, str] | None:
-    """Why a request is turned away, as status and words."""
+    """Return the status and the text of a refusal, or None if the request may pass."""
     headers: Headers = scope["headers"]
     if not _is_addressed_to_us(headers):
         return 403, f"interlace explore answers to {' and '.join(_NAMES)} only"
@@ -97,8 +97,8 @@ def _is_addressed_to_us(headers: Headers) -> bool:
 
 
 def _is_from_us(headers: Headers) -> bool:
-    """Whether no other page sent it. Browsers say so with Sec-Fetch-Site; older ones by Origin or Referer, if at all.
-    Another port of this machine is another page."""
+    """Return whether no other page sent it. Browsers show it by Sec-Fetch-Site; older ones by Origin or Referer, if at
+    all. Another port of this machine is another page."""
     if any(site not in _OWN_SITES for site in _values(headers, b"sec-fetch-site")):
         return False
     (host,) = _values(headers, b"host")

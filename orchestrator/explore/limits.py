@@ -1,7 +1,7 @@
-"""What one question may take: cells, rows, memory and time have an end, whoever asks.
+"""Limits of one query: its cells, rows, memory and time are bounded for every client.
 
 SQLite stops a statement between two steps of its program only. A single step that is bounded in its size may still take
-minutes (a pattern full of wildcards against a long text), so a watch starts the explorer anew where one does not end.
+minutes (a pattern full of wildcards against a long text), so a watch restarts the explorer if one does not end.
 """
 
 import sqlite3
@@ -38,14 +38,14 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Statements that run, and when each began."""
+    """The running statements, and the start time of each."""
 
     running: dict[int, float] = field(default_factory=dict)  # by thread, in seconds of the monotonic clock
     ended: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
-        """Around one statement. Memory that runs out is a mistake of the statement, and the message says so."""
+        """Wrap one statement. Running out of memory is reported as an error of the statement."""
         self.running[threading.get_ident()] = time.monotonic()
         try:
             yield
@@ -55,7 +55,7 @@ class Watch:
             self.running.pop(threading.get_ident(), None)
 
     def problem(self, *, now_s: float, process_bytes: int | None) -> str | None:
-        """Why this process cannot go on; None: it can."""
+        """Return why this process cannot go on, or None if it can."""
         if any(now_s - began_s > TIME_LIMIT_MS / 1000 + _GRACE_S for began_s in list(self.running.values())):
             return "a query could not be stopped"
         if process_bytes is not None and process_bytes > _PROCESS_BYTES:
@@ -63,7 +63,7 @@ class Watch:
         return None
 
     def keep(self, restart: Callable[[str], None]) -> None:
-        """Look again and again, in a thread of its own; `restart` is told why and does not come back."""
+        """Check repeatedly in a separate thread; `restart` is called with the reason and does not return."""
 
         def look() -> None:
             while not self.ended.wait(_LOOK_S):

@@ -1,4 +1,4 @@
-"""Datasette's pages under a policy that lets nothing run or style a page but what its templates say.
+"""Datasette's pages under a policy that allows only the scripts and styles of its templates.
 
 Its templates hold scripts and styles in the page itself. Each of these gets the request's nonce, and attributes `style`
 go: both in the templates' source, before any data is filled in, so that what a model wrote never gets a nonce.

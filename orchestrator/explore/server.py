@@ -80,7 +80,7 @@ def explore(url: str, path: Path, *, port: int | None, open_browser: bool, say: 
 
 
 def _start_anew(url: str, port: int, why: str) -> None:
-    """Replace this process by another one on the same port; answers in the making are lost."""
+    """Replace this process by a new one on the same port; unfinished responses are lost."""
     sys.stderr.write(f"interlace: {why}; the explorer starts anew\n")
     sys.stderr.flush()
     again = ["explore", "--db", url, "--port", str(port), "--no-browser"]

@@ -1,4 +1,4 @@
-"""What the explorer shows: titles, descriptions, the stored queries, and where a bare address leads. Pure."""
+"""The explorer's content: titles, descriptions, the stored queries, and redirects of bare addresses. Pure."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ class Site:
     resolve_run: Callable[[str], str | None]  # None: no such run
 
     def redirect(self, path: str, query_string: str) -> str | None:
-        """Where a request leads instead: a query with its defaults filled in, a view with its first columns.
+        """Return the redirect of a request: a query with its defaults filled in, a view with its first columns.
 
         None: it is complete as it is.
         """
@@ -54,7 +54,7 @@ class Site:
 
 
 def metadata(queries: Sequence[StoredQuery], *, path: str) -> dict[str, Any]:
-    """What Datasette is told of the database: see its documentation of metadata."""
+    """The metadata of the database for Datasette: see its documentation of metadata."""
     described = {name: {"description": meaning} for name, meaning in tables().items()}
     return {
         "title": "interlace",
