@@ -23,7 +23,7 @@ from orchestrator.statistics.observations import ScopeTrials, Usable
 
 Random = np.random.Generator
 Order = npt.NDArray[np.object_]  # the arm of each trial, shape (rounds, entries)
-# Of a run: log values of shape (rounds, entries, prompts of a round), given whose they are; and the true mean effect.
+# Returns a run's log values, shape (rounds, entries, prompts per round), for a given order, and the true mean effect.
 Attack = Callable[[Random, Order], tuple[Floats, float]]
 THREE = (CONTROL, AA_LABEL, TREATMENT)
 

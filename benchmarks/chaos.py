@@ -71,7 +71,7 @@ LIFE_S = 120.0  # nothing takes so long: a life that does has hung
 
 @dataclass(slots=True)
 class Report:
-    """What was done, and what was found. All but the first four must be empty or zero."""
+    """The actions and the findings. All but the first four must be empty or zero."""
 
     kills: int = 0
     worker_kills: int = 0  # of these
@@ -87,7 +87,7 @@ class Report:
 
     @property
     def faults(self) -> dict[str, list[str]]:
-        """What must not be."""
+        """The findings that must be empty, by kind."""
         kinds = ("lost", "doubled", "mislabelled", "damaged", "vanished", "other_audit")
         return {kind: found for kind in kinds if (found := getattr(self, kind))}
 
@@ -165,10 +165,10 @@ def _die_at_commit(number: int, after_s: float) -> None:
 
 
 def ended(pid: int, *, within_s: float, may_fail: bool = False) -> bool:
-    """Whether the process ends within this time, by itself; then it is reaped.
+    """Return whether the process ends by itself within this time; then it is reaped.
 
     Raises:
-        RuntimeError: it ended with a fault of its own, and may not.
+        RuntimeError: it failed, and `may_fail` is not set.
     """
     deadline = time.monotonic() + within_s
     while True:
@@ -195,7 +195,7 @@ def finish(pid: int) -> None:
 
 @dataclass(slots=True)
 class Chaos:
-    """Kills, until there were enough of them."""
+    """Kills runs until the wanted number of kills is reached."""
 
     folder: Path
     kills: int
@@ -243,7 +243,7 @@ class Chaos:
         return bool(asked(self.path, "SELECT status FROM run WHERE id = ?", run_id) == "done")
 
     def _life(self, run_id: str) -> None:
-        """One life of the run: killed, unless it ends by itself before or there were kills enough."""
+        """One life of the run: killed, unless it ends by itself first or there were enough kills."""
         began = time.time()
         if self.report.kills >= self.kills:
             finish(start_life(self.path, run_id))
@@ -295,7 +295,7 @@ class Chaos:
 
 
 def first_trial_after(path: Path, run_id: str, began: float) -> float | None:
-    """When the first trial began that was stored since; seconds since the epoch, as `began` is."""
+    """The start of the first trial stored since then, in seconds since the epoch, like `began`."""
     first = asked(
         path,
         "SELECT min(started_at) FROM trial WHERE run_id = ? AND kind <> 'warmup' AND started_at >= ?",
@@ -306,13 +306,13 @@ def first_trial_after(path: Path, run_id: str, began: float) -> float | None:
 
 
 def trial_ids(path: Path, run_id: str) -> set[str]:
-    """Of everything that is committed of the run."""
+    """The ids of all committed trials of the run."""
     found = asked(path, "SELECT coalesce(group_concat(id), '') FROM trial WHERE run_id = ?", run_id)
     return set(filter(None, str(found).split(",")))
 
 
 def asked(path: Path, sql: str, *values: str) -> Any:
-    """One value, read without touching anything."""
+    """One value, read without changing anything."""
     connection = connect_readonly(path)
     try:
         return connection.execute(sql, values).fetchone()[0]
@@ -355,7 +355,7 @@ def check_run(database: Engine, run_id: str, plan: Plan, report: Report) -> None
 
 
 def _counts(row: Mapping[str, Any]) -> bool:
-    """Whether a trial is the one that stands for its place. What failed in a round that was replayed stays failed."""
+    """Return whether a trial counts for its place. A failed trial of a replayed round stays failed."""
     return row["status"] in ("done", "invalid") and row["excluded_reason"] is None
 
 
@@ -383,7 +383,7 @@ def _check_trial(row: dict[str, Any], trial: ScheduledTrial, prompts: dict[str, 
 def _check_rounds(
     rows: list[dict[str, Any]], rounds: dict[int | None, tuple[ScheduledTrial, ...]], report: Report
 ) -> None:
-    """The trials of a round that count are of one attempt, ran in its order, and their round's row says so."""
+    """Check that a round's counting trials are of one attempt, ran in its order, and match the round's row."""
     for index, trials in rounds.items():
         found = [row for row in rows if row["round"] == index and _counts(row)]
         if len({row["attempt"] for row in found}) != 1:
@@ -412,7 +412,7 @@ def compare_audits(frame: pd.DataFrame, reference: pd.DataFrame, plan: Plan, run
 
 
 def _carries_over(result: AuditResult) -> bool:
-    """Whether the test of carry-over spoke. What ran before a trial is not the same where rounds were replayed."""
+    """Return whether the carry-over test gave a result. Replayed rounds change which trial ran before another."""
     return any(reason.code == "carry_over" for one in result.comparisons for reason in one.reasons)
 
 
@@ -422,7 +422,7 @@ def _without_verdict(result: AuditResult) -> AuditResult:
 
 
 def _essence(result: AuditResult) -> Any:
-    """What a judgement says, without what it says of trials that were left out."""
+    """The content of a judgement, without its statements on trials that were left out."""
     return [asdict(replace(one, included=None, reasons=())) for one in result.comparisons], result.drift
 
 
@@ -450,7 +450,7 @@ _PROMPTS = text(
 
 
 def resume_times(folder: Path, *, times: int) -> list[float]:
-    """Of `interlace resume` after a kill: seconds from its start to its first new trial; two workers start in them."""
+    """Seconds from the start of `interlace resume` after a kill to its first new trial, two worker starts included."""
     path, plan, found = folder / "resume.db", planned(400), []
     with opened(path) as database:
         run_id = stored_run(database, plan, folder)

@@ -1,4 +1,4 @@
-"""What a commit costs by its durability: a trial's rows in one transaction, beside each other in rounds.
+"""The cost of a commit by its durability: a trial's rows in one transaction, compared side by side in rounds.
 
     .venv/bin/python benchmarks/commit_cost.py [FOLDER]
 

@@ -88,7 +88,7 @@ def compare(engine: MlxLm, pulse: Pulse, *, rounds: int, tokens: int) -> tuple[E
 
 
 def path_cost_us(engine: MlxLm, *, tokens: int = 100_000, repeats: int = 7) -> float:
-    """Microseconds a token that the engine's stream and the stopwatch add to a loop that computes nothing."""
+    """Microseconds per token that the engine's stream and the stopwatch add to a loop that computes nothing."""
     response = GenerationResponse("x", 7, mx.array([0.0]), False, 2, 1.0, 1, 1.0, 0.0, "length")
 
     def yields(*_: Any, **__: Any) -> Iterator[GenerationResponse]:

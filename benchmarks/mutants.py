@@ -91,7 +91,7 @@ class Mutant:
 
 
 def mutants(source: bytes) -> list[Mutant]:
-    """Every change of this module, in its order; those that are no Python, or no change, are left out."""
+    """Every change of this module, in its order; those that are not valid Python, or change nothing, are left out."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -125,7 +125,7 @@ def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST | 
 
 
 def _nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """In the order of the source, without annotations, docstrings, decorators, f-strings and imports."""
+    """The nodes in source order, without annotations, docstrings, decorators, f-strings and imports."""
     yield node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "args") and not isinstance(node, ast.Call):
@@ -213,7 +213,7 @@ class Place:
     imported: dict[str, set[str]] = field(default_factory=dict)  # by each of our modules that is loaded
 
     def outcome(self, module: str, tests: Sequence[str], *, limit_s: float) -> bool:
-        """Whether these tests pass within this many seconds of CPU, and three times as many of waiting."""
+        """Return whether these tests pass within this many CPU seconds, and three times as many of wall time."""
         pid = os.fork()
         if pid == 0:
             self._test(module, tests, limit_s)
@@ -229,7 +229,7 @@ class Place:
         return (self.folder / "passed").exists()
 
     def _test(self, module: str, tests: Sequence[str], limit_s: float) -> None:
-        """In the child: never returns."""
+        """Run the tests in the child process; never returns."""
         try:
             os.setpgid(0, 0)
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, int(limit_s) + 2))
@@ -262,7 +262,7 @@ class Place:
         self.imported.update({name: self._imports(name) for name in sys.modules if name.partition(".")[0] in _OURS})
 
     def _forget(self, module: str) -> None:
-        """Drop the changed module, and all that import it, by whatever way."""
+        """Drop the changed module, and all modules that import it, directly or indirectly."""
         gone = {module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")}
         while more := {name for name, wanted in self.imported.items() if name not in gone and wanted & gone}:
             gone |= more
@@ -294,7 +294,7 @@ def _copied(folder: Path) -> Place:
 
 
 def judged(place: Place, module: str, tests: Sequence[str], made: Sequence[Mutant]) -> list[Mutant]:
-    """Those that survive."""
+    """The mutants that survive."""
     path = place.folder / module
     source = path.read_bytes()
     began = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -56,7 +56,7 @@ def preset_of(kind: str) -> str:
 
 @dataclass
 class Server:
-    """What a stand-in counts, and what it writes."""
+    """The counters and the log of a simulated server."""
 
     kind: str
     log: Path
@@ -101,7 +101,7 @@ class Server:
         return {}
 
     def lines(self, prompt: int, tokens: int, cycles: int, accepted: int, drafted: int, speculated: bool) -> list[str]:
-        """What is printed once a request is done."""
+        """The log lines that the server prints after a request."""
         share = accepted / tokens
         plain = {
             "dflash_mlx": [f"[dflash] fast-path AR | max_tokens={tokens} threshold=256"],
@@ -139,7 +139,7 @@ class Server:
         return (spoken if speculated else plain).get(self.kind, [])
 
     def figures(self, path: str) -> str:
-        """What an address answers."""
+        """The response body of a path."""
         totals, name = self.totals, self.kind
         if path == "/v1/models":
             return json.dumps({"data": [{"id": "m"}]})
@@ -172,7 +172,7 @@ class Server:
 
 
 def serve(kind: str, port: int, log: str) -> None:
-    """Be the stand-in, until killed."""
+    """Run the stand-in until it is killed."""
     server = Server(kind=kind, log=Path(log))
 
     class Handler(BaseHTTPRequestHandler):
@@ -270,7 +270,7 @@ class Stage:
     def ours(
         self, tokens: int, *, speculate: bool, meanwhile: Callable[[], None] | None = None, **orders: Any
     ) -> bool | None:
-        """Ask as an arm does; what the evidence says of it.
+        """Send a request as an arm does, and return the result of its evidence.
 
         Args:
             meanwhile: called once the server has our request.
@@ -312,7 +312,7 @@ class Stage:
         return self.engine
 
     def other(self, tokens: int, prompt: int) -> None:
-        """Let the second client ask, a moment from now."""
+        """Let the second client send a request, a moment from now."""
         assert self.client.stdin is not None
         self.client.stdin.write(json.dumps([self.url, tokens, prompt, self.luck.uniform(0, 0.02)]) + "\n")
         self.client.stdin.flush()
@@ -326,7 +326,7 @@ class Stage:
         self.waiting = 0
 
     def restart(self) -> None:
-        """Another process on the same port, whose log begins anew."""
+        """Start another process on the same port, with a new log."""
         self.process.kill()
         self.process.wait()
         self.process = launch(self.kind, self.port, self.log)
@@ -436,7 +436,7 @@ def staged(kind: str, folder: Path, seed: int) -> Iterator[Stage]:
 
 
 def trial(stage: Stage, act: Callable[[Stage], bool | None]) -> str:
-    """What became of one generation."""
+    """The outcome of one generation."""
     try:
         found = act(stage)
     except (EngineError, OSError):
@@ -447,7 +447,7 @@ def trial(stage: Stage, act: Callable[[Stage], bool | None]) -> str:
 
 
 def run(presets: tuple[str, ...], generations: int, seed: int) -> tuple[Counter[str], Counter[str]]:
-    """Every scenario on every preset in turn; what became of wrong and of honest generations, by preset and kind."""
+    """Run every scenario on every preset; count the outcomes of wrong and honest generations by preset and kind."""
     openai_http.load_preset = lambda name: replace(load(name), wait_s=WAIT_S)  # type: ignore[attr-defined]
     each = -(-generations // (len(presets) * len(WRONG)))
     admitted: Counter[str] = Counter()

@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def measure_size(folder: Path, generations: int) -> None:
-    """Fill a database, and time what is done with it."""
+    """Fill a database, and time the operations on it."""
     path = folder / "scale.db"
     _remove(path)
     database = open_database(f"sqlite:///{path}")
@@ -139,7 +139,7 @@ def _remove(path: Path) -> None:
 
 
 def committing(database: Any) -> Callable[[], "Cost"]:
-    """A function that commits one more trial of a run of its own, and says what it cost."""
+    """A function that commits one more trial of its own run, and returns the cost."""
     plan = make_plan(["checkpoint=qwen3-8b-4bit", "engine=mlx_lm,mlx_lm_draft", "workload=five_prompts"]).plan
     facts: dict[str, Any] = {"os": "macOS 15.5", "os_build": "24F74", "chip": "Apple M4 Max", "cpu_count": 12}
     facts |= {"performance_cores": 8, "gpu_cores": 20, "memory_bytes": 2**36, "boot_id": "boot"}
@@ -278,7 +278,7 @@ def _timed(path: Path, sql: str, params: dict[str, Any]) -> tuple[Any, float, "C
 
 
 def _forget(path: Path) -> None:
-    """Tell the operating system to drop the file's clean pages, where it can be told."""
+    """Ask the operating system to drop the file's clean pages, if it supports that."""
     if not hasattr(os, "posix_fadvise"):
         return
     with path.open("rb") as file:
@@ -287,7 +287,7 @@ def _forget(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Of one call."""
+    """The cost of one call."""
 
     wall_s: float
     cpu_s: float
@@ -356,7 +356,7 @@ FILTER = (
 
 
 def environment(folder: Path) -> Path:
-    """The others' own interpreter, made when it is not there."""
+    """The other stores' own interpreter; its environment is created if it does not exist."""
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
@@ -368,7 +368,7 @@ def environment(folder: Path) -> Path:
 def other(
     python: Path, name: str, folder: Path, results: int, span: dict[str, dt.datetime]
 ) -> Iterator[Callable[[str], float]]:
-    """A process that does the same with another store: a word in, seconds out."""
+    """A process that does the same with another store: it reads a word and prints seconds."""
     settings = {"arm": ARM, "since": span["since"].timestamp(), "until": span["until"].timestamp()}
     settings |= {"start": START.timestamp(), "results": results, "tokens": TOKENS, "readings": len(READINGS)}
     script = Path(__file__).with_name("scale_others.py")

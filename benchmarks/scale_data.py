@@ -1,7 +1,7 @@
 """Fills a database with runs as a year of nights would leave them, fast: rows go in by the thousand.
 
 What a row holds is made up, its size and its spread are not: token ids, stamps, verify steps and text of real lengths,
-63 readings a trial, three machines, four versions of MLX, trials that ran hot, failed, or were left out.
+63 readings per trial, three machines, four versions of MLX, trials that ran hot, failed, or were left out.
 """
 
 import datetime as dt
@@ -157,7 +157,7 @@ class _Run:
     speed: float
 
     def finish(self, connection: sqlite3.Connection, *, experiment: str) -> None:
-        """What running would have set."""
+        """Set what an executed run would have set."""
         started = self.started_at.strftime(_FORMAT)
         connection.execute(
             "INSERT OR IGNORE INTO experiment (id, name, created_at) VALUES (?, ?, ?)", (new_id(), experiment, started)

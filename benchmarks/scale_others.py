@@ -1,9 +1,9 @@
-"""Records and asks the same of Optuna's RDB storage or MLflow's SQLite store: run by `scale.py`, in their environment.
+"""The same work with Optuna's RDB storage or MLflow's SQLite store: run by `scale.py`, in their environment.
 
     python scale_others.py optuna|mlflow DATABASE SETTINGS
 
-Fills the store with as many results as told, straight into its own tables, prints how long that took, then does what
-each line of standard input says (record, best, filter) and answers with the seconds that it took. Only the store's
+Fills the store with a given number of results, directly in its tables, prints how long that took, then does what
+each line of standard input requests (record, best, filter) and prints the seconds that it took. Only the store's
 public Python interface is timed. A result is one trial: what was set, rates, versions, and the raw record as JSON
 (token ids, stamps, text, readings), in as few calls as the store allows.
 """
@@ -51,7 +51,7 @@ def results(settings: Settings) -> Iterator[tuple[int, str, float, float, dict[s
 
 
 class Optuna:
-    """One study an experiment; a result is a finished trial, added whole."""
+    """One study per experiment; a result is a finished trial, added whole."""
 
     def __init__(self, path: Path, settings: Settings) -> None:
         import optuna
@@ -120,7 +120,7 @@ class Optuna:
 
 
 class MLflow:
-    """One experiment each; a result is a run: created, logged in one batch, ended."""
+    """One MLflow experiment per experiment; a result is a run: created, logged in one batch, ended."""
 
     def __init__(self, path: Path, settings: Settings) -> None:
         os.environ |= {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}

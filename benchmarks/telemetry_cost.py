@@ -136,7 +136,7 @@ def windows(sampler: Sampler, draw: random.Random, *, window_s: float, until_s: 
 
 
 def count(sampler: Sampler, start_s: float, window_s: float) -> int:
-    """The samples that began within a window and were told by now."""
+    """The number of samples that began within a window and are reported by now."""
     return len([sample for sample in sampler.since(start_s) if sample.at_s < start_s + window_s])
 
 
@@ -164,7 +164,7 @@ def hodges_lehmann(values: np.ndarray, *, alpha: float = 0.05) -> tuple[float, f
 
 
 def report(ratios: np.ndarray, *, dropped: int, window_s: float, cpu_share: float | None) -> None:
-    """Print what was seen, and whether it answers."""
+    """Print the result, and whether it is conclusive."""
 
     def cost(log_rate: float) -> float:
         return window_s / INTERVAL_S * (1 - math.exp(log_rate))
@@ -219,7 +219,7 @@ def measure(work: Callable[[float], Callable[[], np.ndarray]], *, minutes: float
 
 
 def main() -> None:
-    """Run it and print what was seen."""
+    """Run the measurement and print the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--minutes", type=float, default=30.0)

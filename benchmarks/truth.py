@@ -1,8 +1,8 @@
-"""Whether verdicts are true where the truth is known: simulated runs that a judge has been wrong about.
+"""Check verdicts against a known truth, on simulated runs that an audit has judged wrongly before.
 
     python benchmarks/truth.py [RUNS] [CHECK ...]
 
-Each check prints one line a figure: what was measured, its bound, and whether it holds. The exit status is 1 when a
+Each check prints one line per figure: the measured value, its bound, and whether it holds. The exit status is 1 when a
 bound is missed. About four minutes for 200 runs. `tests/orchestrator/statistics/test_truth.py` runs the same checks at
 small size.
 
@@ -61,7 +61,7 @@ class Design:
 
     rounds: int = 40
     prompts: int = 5
-    by_prompt: bool = False  # one prompt a round; else all of them
+    by_prompt: bool = False  # one prompt per round; else all of them
     effects: Sequence[float] = (0.0,)  # of the treatment: one for all prompts, or one each
     noise: Mapping[str, float] = field(default_factory=dict)  # scale of an arm's noise where it is not NOISE
     others: Sequence[str] = ()  # further arms, equal to the control
@@ -80,7 +80,7 @@ def simulate(design: Design, seed: int) -> ScopeTrials:
     )
     slow = np.zeros(design.rounds)
     slow[rng.permutation(design.rounds)[: round(design.stalled * design.rounds)]] = math.log(0.5)
-    asked = _prompts(design, rng)  # (rounds, prompts a round)
+    asked = _prompts(design, rng)  # (rounds, prompts per round)
     effects = np.resize(np.asarray(design.effects, dtype=np.float64), design.prompts)
     round_of, label_of = np.repeat(np.arange(design.rounds), len(labels)), order.ravel()
     prompt = asked[round_of]

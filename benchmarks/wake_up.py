@@ -42,7 +42,7 @@ def trial(worker: WorkerProcess, *, wake_tokens: int, idle_s: float) -> tuple[di
 
 
 def main() -> None:
-    """Run the pairs and print what was seen."""
+    """Run the pairs and print the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--pairs", type=int, default=40)

@@ -78,7 +78,7 @@ def alone(stage: Stage) -> bool | None:
 
 
 def after_theirs(stage: Stage) -> bool | None:
-    """Its lines and figures may come late."""
+    """Wait for the server's lines and figures, which may come late."""
     stage.theirs()
     return stage.ours_plain()
 
@@ -141,8 +141,8 @@ def attached(launched: LaunchedEngine, checkpoint: dict[str, Any], *, preset: st
 
 
 def place_of(launched: LaunchedEngine) -> tuple[str, Path]:
-    """Where a launched server answers, and what it prints to."""
-    process = launched._process  # noqa: SLF001 - what an engine keeps to itself, and a second client finds out
+    """The URL of a launched server, and the file of its output."""
+    process = launched._process  # noqa: SLF001 - private to the engine, but a second client needs it
     assert process is not None
     return f"http://127.0.0.1:{process.spec.port}", process.log.path
 

@@ -67,7 +67,7 @@ class _Interlace(LazyGroup):
             code = 0
         try:
             sys.stdout.flush()
-        except BrokenPipeError:  # what is left goes nowhere, else the interpreter complains at its end
+        except BrokenPipeError:  # discard the rest, else the interpreter reports an error at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code
 
@@ -122,9 +122,9 @@ def cli() -> None:
 
 
 def _keep_secrets() -> None:
-    """Nothing that is printed, a traceback included, shows a secret of this process's environment."""
+    """Mask the secrets of this process's environment in everything that is printed, tracebacks included."""
     if {"-h", "--help", "--version"} & set(sys.argv):
-        return  # loads nothing and says nothing of anybody's
+        return  # loads nothing and prints nothing of the user's
     from orchestrator.secrecy import guard
     from workers.masking import MaskingStream
 

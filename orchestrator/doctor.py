@@ -33,7 +33,7 @@ class Diagnosis:
     memory_budget_bytes: int | None
     versions: dict[str, str | None]
     readings: tuple[Reading, ...]
-    remedies: dict[str, str]  # by field, where a reading is missing and something would bring it
+    remedies: dict[str, str]  # by field, if a reading is missing and there is a remedy
     awake: Awake
     gate: tuple[Finding, ...]
     leftovers: Leftovers

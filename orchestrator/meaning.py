@@ -62,7 +62,7 @@ def findings(run: StoredRun, result: AuditResult) -> Findings:
 
 
 def _arms(rows: pd.DataFrame, plan: Plan, answers: pd.DataFrame) -> tuple[ArmRecord, ...]:
-    """The control first, then as planned."""
+    """The arms' records: the control first, then in the order of the plan."""
     planned = {arm.name: place for place, arm in enumerate(plan.arms)}
     families = {arm.name: _family(arm) for arm in plan.arms}
     sampling_of = {

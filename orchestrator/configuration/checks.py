@@ -137,7 +137,7 @@ def set_value(tree: DictConfig, schema: type[Any], setting: Setting, value: Any)
     if not has_key(schema, key):
         raise key_error(setting.where, group, schema, key)
     if _hint(schema, key) is bool and not isinstance(value, bool):
-        raise type_error(setting.where, group, schema, key, value)  # omegaconf takes any number for a truth
+        raise type_error(setting.where, group, schema, key, value)  # omegaconf accepts any number as a boolean
     try:
         OmegaConf.update(tree, setting.key, value, merge=True, force_add=_is_or_below_open(schema, key))
     except OmegaConfBaseException as error:
@@ -152,7 +152,7 @@ def all_problems(schema: type[Any], values: Mapping[str, Any]) -> Iterator[tuple
     for key, value in values.items():
         if value == "???":
             yield key, f"is missing; it takes {_words_of(_hint(schema, key))}"
-        elif not _fits(value, _hint(schema, key)):  # a reference's value, which omegaconf does not look at
+        elif not _fits(value, _hint(schema, key)):  # a reference's value, which omegaconf does not check
             yield key, f"takes {_words_of(_hint(schema, key))}, not {value!r}"
     yield from problems(getattr(schema, "settings_kind", schema), values)
     for name, hint in _hints(schema).items():

@@ -108,7 +108,7 @@ def db_url(overrides: Sequence[str] = (), *, config_dir: Path | None = None) -> 
     return url
 
 
-# ---- what was asked for ----
+# ---- the request ----
 
 
 def _request(overrides: Sequence[str], parts: Parts) -> _Request:
@@ -307,7 +307,7 @@ def _design(values: dict[str, Any], arms: Sequence[Arm], prompts: Sequence[Promp
 
 
 def _refuse_broken_squares(values: Mapping[str, Any], *, rounds: int, square: int, least: int) -> None:
-    """Arms are only exchanged over whole squares, so squares are what the exact test counts."""
+    """Refuse incomplete squares: arms are exchanged only over whole squares, so the exact test counts squares."""
     if values["stop"] == "early":
         raise InputError(
             "design.order=williams runs whole squares, so it cannot be stopped early: set design.stop=full or"

@@ -12,7 +12,7 @@ from orchestrator.errors import InputError
 from orchestrator.plan import Arm
 from workers.environment import DISTRIBUTIONS, versions_by_files
 
-# What stays out of a name: anything that SQL, a shell or a table would want escaped.
+# Characters that a name must not contain: SQL, a shell or a table would need them escaped.
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _.=+:/-]+")
 
 _INTERPRETERS = ("python", "server_python")

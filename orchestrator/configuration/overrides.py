@@ -25,7 +25,7 @@ MOST_VALUES = 10_000
 
 COMMAND_LINE = "the command line"
 
-# Taken as it stands: an arm's name holds spaces and equal signs, which the grammar would want quoted.
+# Taken literally: an arm's name contains spaces and equal signs, which the grammar would want quoted.
 _TEXT_KEY = "control"
 
 

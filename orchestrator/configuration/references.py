@@ -18,7 +18,7 @@ from orchestrator.errors import InputError
 from workers.references import PLACES
 
 ALLOWED = ("${.key}", "${oc.env:NAME}", "${oc.env:NAME,DEFAULT}", "${oc.decode:TEXT}", "${oc.create:TEXT}")
-# Those of Hydra and omegaconf that a plan must not depend on.
+# Resolvers of Hydra and omegaconf that a plan must not depend on.
 _IMPURE = {
     "now": "the time of day would make another plan each time",
     "hydra": "Hydra's own settings have no part in a run",

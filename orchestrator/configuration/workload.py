@@ -22,7 +22,7 @@ from orchestrator.plan import Prompt
 
 _KEYS = ("id", "class", "max_tokens", "messages", "turns")
 _MOST_BYTES = 256 * 2**20
-_MOST_TOKENS = 1_000_000  # that one answer may have
+_MOST_TOKENS = 1_000_000  # of one answer
 _ROLES = ("system", "user", "assistant")
 
 Turn = tuple[dict[str, str], ...]

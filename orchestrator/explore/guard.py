@@ -23,7 +23,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 _NAMES = ("127.0.0.1", "localhost")
 _OWN_SITES = ("same-origin", "none")  # "none": typed, or opened from the terminal
-_AT_ONCE = 3  # answers in the making: each may hold a result of the largest size
+_AT_ONCE = 3  # concurrent responses: each may hold a result of the largest size
 _MOST_FACETS = 8
 _MOST_PARAMETERS = 200
 _OWN_PAGES = ("/-/static/",)  # of Datasette's own pages about itself

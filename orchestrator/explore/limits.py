@@ -20,7 +20,7 @@ _HEAP_BYTES = 200_000_000
 _GRACE_S = 5.0  # after the time limit, until a statement counts as stuck
 _LOOK_S = 0.5
 _PROCESS_BYTES = 1_000_000_000
-_ROW_BYTES = 50  # of a row, beside its values
+_ROW_BYTES = 50  # per row, in addition to its values
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 5_000_000,  # of a cell, and of a row: plans and texts have less
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,

@@ -43,7 +43,7 @@ def listen(port: int | None) -> socket.socket:
         InputError: the port that was asked for is taken or not allowed.
     """
     for candidate in (PORT, 0) if port is None else (port,):
-        # Closed at once where it cannot be bound; else the server closes it.
+        # Closed at once if it cannot be bound; else the server closes it.
         found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -76,7 +76,7 @@ def explore(url: str, path: Path, *, port: int | None, open_browser: bool, say: 
         _serve(application, found)
         WATCH.ended.set()
     if WATCH.running:
-        os._exit(0)  # a query that nothing stops would hold the end up
+        os._exit(0)  # a query that cannot be stopped would delay the exit
 
 
 def _start_anew(url: str, port: int, why: str) -> None:
@@ -113,7 +113,7 @@ def build(queries: tuple[StoredQuery, ...], path: Path) -> Guard:
         memory=False,
     )
     for name in [name for name in datasette.databases if name != "_internal"]:
-        datasette.remove_database(name)  # it opens an empty one where it is given no file
+        datasette.remove_database(name)  # it opens an empty one if it is given no file
     datasette.jinja_env.add_extension(Nonces)
     if not plugins.is_registered(cells):
         plugins.register(cells)

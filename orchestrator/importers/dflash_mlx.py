@@ -42,7 +42,7 @@ _Pair = tuple[Mapping[str, Any], Mapping[str, Any]]  # configuration, run
 
 
 def recognises(body: Any) -> bool:
-    """The object of a results file, or the list of a runs file."""
+    """Return whether the body is the object of a results file, or the list of a runs file."""
     if isinstance(body, list):
         return bool(body) and all(isinstance(each, Mapping) and _is_run(each) and "model" in each for each in body)
     if not isinstance(body, Mapping) or "hardware" not in body or "config" not in body:
@@ -51,7 +51,7 @@ def recognises(body: Any) -> bool:
 
 
 def read(body: Any) -> ForeignResults:
-    """See the module."""
+    """Read a decoded file; see the module."""
     tally = Tally()
     pairs = list(_pairs(body))
     hardware: Mapping[str, Any] = {} if isinstance(body, list) else body["hardware"]
@@ -183,7 +183,7 @@ def _drafting(entry: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
     return {
         "completion_tokens": tokens,
         "verify_steps": cycles,
-        # The first token came of the prompt's pass.
+        # The first token came from the prefill.
         "accept_length": (tokens - 1) / cycles if tokens and cycles else a_cycle,
         "requested": True,
         "engaged": None if cycles is None else True,

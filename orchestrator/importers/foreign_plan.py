@@ -13,7 +13,7 @@ from orchestrator.jsonable import bounded
 from orchestrator.plan import Arm, Design, Gate, Plan, Prompt
 from orchestrator.vocabulary import METRICS
 
-NOTHING_TO_RUN = "foreign"  # for the worker class: there is none
+NOTHING_TO_RUN = "foreign"  # in place of the worker class, which does not exist
 ORDER = "none: another tool's, in the order of its file"
 
 

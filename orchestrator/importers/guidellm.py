@@ -36,7 +36,7 @@ _STATUSES = {"successful": None, "incomplete": "the request was not completed", 
 
 
 def recognises(body: Any) -> bool:
-    """An object whose benchmarks hold requests and metrics."""
+    """Return whether the body is an object whose benchmarks hold requests and metrics."""
     if not isinstance(body, Mapping) or not isinstance(body.get("benchmarks"), list) or not body["benchmarks"]:
         return False
     first = body["benchmarks"][0]
@@ -44,7 +44,7 @@ def recognises(body: Any) -> bool:
 
 
 def read(body: Any) -> ForeignResults:
-    """See the module."""
+    """Read a decoded file; see the module."""
     tally = Tally()
     benchmarks = body["benchmarks"]
     settings = [_strategy(benchmark) for benchmark in benchmarks]
@@ -77,7 +77,7 @@ def read(body: Any) -> ForeignResults:
 
 
 def _tell_of_the_rest(name: str, benchmark: Mapping[str, Any], tally: Tally) -> None:
-    """Requests that failed or were cancelled, and those that the file leaves out: it may keep a sample only.
+    """Note requests that failed or were cancelled, and those that the file leaves out: it may keep only a sample.
 
     Each version counts them in places of its own, and one file's counts need not agree: the largest is taken.
     """
@@ -235,7 +235,7 @@ def _generation(
 
 
 def _half(total_s: float | None) -> float | None:
-    """A first token comes somewhere within the request."""
+    """Half of the request's time, an estimate of its first token's time."""
     return None if total_s is None else total_s / 2
 
 

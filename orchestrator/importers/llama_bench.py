@@ -38,13 +38,13 @@ _KNOWN = frozenset((*_BUILD, *_MACHINE, *_MODEL, *_TEST, *_MEASURED, *_SETTINGS)
 
 
 def recognises(body: Any) -> bool:
-    """A list of objects with a test's shape and time, or one such object."""
+    """Return whether the body is a list of objects with a test's shape and time, or one such object."""
     first = body[0] if isinstance(body, list) and body else body
     return isinstance(first, Mapping) and {"n_prompt", "n_gen", "avg_ns"} <= first.keys()
 
 
 def read(body: Any) -> ForeignResults:
-    """See the module. `body` is the list of tests, or a single one."""
+    """Read a decoded file; see the module. `body` is the list of tests, or a single one."""
     tests: Sequence[Mapping[str, Any]] = [body] if isinstance(body, Mapping) else body
     tally = Tally()
     configurations = [_configuration(test) for test in tests]

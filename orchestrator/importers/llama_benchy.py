@@ -29,12 +29,12 @@ _METRICS = (
     " e2e_ttft"
 ).split()
 _BENCHMARK = frozenset(("concurrency", *_SHAPE, *_METRICS, "throughput_over_time", "requests_throughput_over_time"))
-# What is taken under our name, and theirs for it.
+# Our name of each imported metric, and llama-benchy's.
 _TAKEN = {"prefill_tps": "pp_req_throughput", "decode_tps": "tg_req_throughput", "ttft_ms": "e2e_ttft"}
 
 
 def recognises(body: Any) -> bool:
-    """An object with llama-benchy's way of measuring latency."""
+    """Return whether the body is an object with llama-benchy's way of measuring latency."""
     return (
         isinstance(body, Mapping)
         and {"latency_mode", "benchmarks"} <= body.keys()
@@ -43,7 +43,7 @@ def recognises(body: Any) -> bool:
 
 
 def read(body: Any) -> ForeignResults:
-    """See the module."""
+    """Read a decoded file; see the module."""
     tally = Tally()
     kept = tally.rest(body, _TOP)
     benchmarks = body["benchmarks"]

@@ -43,7 +43,7 @@ _BY_TOKENS = "usage.completion_tokens"
 
 
 def recognises(body: Any) -> bool:
-    """An object with the parts of a result. 0.1.0 had no single trials."""
+    """Return whether the body is an object with the parts of a result. Version 0.1.0 had no single trials."""
     return (
         isinstance(body, Mapping)
         and {"hardware", "engine", "model", "meta"} <= body.keys()
@@ -54,7 +54,7 @@ def recognises(body: Any) -> bool:
 
 
 def read(body: Any) -> ForeignResults:
-    """See the module."""
+    """Read a decoded file; see the module."""
     tally = Tally()
     if "trials" not in body:
         body = _with_summary(body, tally)

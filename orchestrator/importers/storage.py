@@ -25,7 +25,7 @@ from orchestrator.plan import Plan, dump, sha256_of
 from orchestrator.statistics.unrandomised import PLACED, UNTIMED
 
 UNKNOWN = "unknown"
-_IDS = uuid.UUID("5b3c1a52-5b0e-4d5c-9a77-2f6a1f0d6c11")  # of everything that an import makes
+_IDS = uuid.UUID("5b3c1a52-5b0e-4d5c-9a77-2f6a1f0d6c11")  # namespace of the ids of all imported rows
 _FLAG = {"own": (), "placed": (PLACED,), "none": (UNTIMED,)}
 _MEASURES = (
     "prompt_tokens cached_tokens completion_tokens finish_reason ttft_s prefill_tps decode_tps end_to_end_tps total_s"

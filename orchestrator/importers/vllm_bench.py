@@ -38,13 +38,13 @@ _TIMES = ("_ttft_ms", "_tpot_ms", "_itl_ms", "_e2el_ms", "_queue_time_ms", "_cli
 
 
 def recognises(body: Any) -> bool:
-    """An object with the summary's rates, or a list of them."""
+    """Return whether the body is an object with the summary's rates, or a list of such objects."""
     first = body[0] if isinstance(body, list) and body else body
     return isinstance(first, Mapping) and {"model_id", "request_throughput", "completed", "duration"} <= first.keys()
 
 
 def read(body: Any) -> ForeignResults:
-    """See the module."""
+    """Read a decoded file; see the module."""
     results: Sequence[Mapping[str, Any]] = [body] if isinstance(body, Mapping) else body
     tally = Tally()
     names = distinct_names([{key: one.get(key) for key in _SETTINGS} for one in results], first=("backend", "model_id"))
@@ -74,9 +74,9 @@ def read(body: Any) -> ForeignResults:
 
 
 def _tell_of_failures(name: str, result: Mapping[str, Any], tally: Tally) -> None:
-    """The summary is of the requests that were completed: how many were not decides what it is worth.
+    """Note the failed requests: the summary covers only completed ones, so their number decides its value.
 
-    Older versions state no failures; then it is what the completed ones leave of all that were sent.
+    Older versions state no failures; then the number is that of the sent requests minus the completed ones.
     """
     completed, sent = _whole(result.get("completed")), _whole(result.get("num_prompts"))
     errors = sum(1 for error in result.get("errors") or [] if error)
@@ -109,7 +109,7 @@ def _arm(name: str, result: Mapping[str, Any], kept: Mapping[str, Any]) -> Forei
 
 
 def _start(result: Mapping[str, Any], tally: Tally) -> dt.datetime | None:
-    """The file is dated at the end; without its duration the start is unknown."""
+    """The start of the run. The file states the end; without a duration the start is unknown."""
     end, duration_s = parse_time(result.get("date")), tally.number(result, "duration")
     return None if end is None or duration_s is None else end - dt.timedelta(seconds=duration_s)
 
