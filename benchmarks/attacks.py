@@ -96,7 +96,7 @@ def one_absurd_value(rng: Random, order: Order) -> tuple[Floats, float]:
 
 
 def random_effects(rng: Random, order: Order) -> tuple[Floats, float]:
-    """The effect is another one in each round: 0 on the average, with a standard deviation of 5 %."""
+    """The effect differs from round to round: 0 on average, with a standard deviation of 5 %."""
     return plain(rng, order) + of(order, TREATMENT) * 0.05 * rng.standard_normal((order.shape[0], 1, 1)), 0.0
 
 
@@ -256,7 +256,7 @@ def share(found: Sequence[Judged], wanted: Callable[[Judged], bool]) -> str:
 
 
 def line(name: str, rounds: int, found: Sequence[tuple[Judged, float]]) -> str:
-    """The attack's figures."""
+    """Return the attack's figures as one line."""
     missed = np.mean([not one.covers(truth) for one, truth in found])
     judgements = [one for one, _ in found]
     verdicts = [share(judgements, partial(_has, verdict)) for verdict in ("supported", "no_difference")]

@@ -1,4 +1,4 @@
-"""Storing a judgement beside the run that it judges."""
+"""Store a judgement beside the run that it judges."""
 
 import datetime as dt
 from collections.abc import Mapping

@@ -17,7 +17,7 @@ def open_stored(url: str | None) -> "Database":
 
 
 def measured_run(database: "Database", run_text: str) -> "StoredRun":
-    """A run to be judged.
+    """Return a run to be judged.
 
     Raises:
         RunNotFoundError: none fits, or several.
@@ -62,8 +62,8 @@ def unfinished_run(database: "Database") -> str:
     """The newest run planned here that was interrupted or failed, or whose process is gone. Loads no pandas.
 
     Raises:
-        HeldError: there is none, and a process that lives runs one.
-        InputError: there is none.
+        HeldError: there is no such run, and a living process runs one.
+        InputError: there is no such run.
     """
     from sqlalchemy import text
 

@@ -134,7 +134,7 @@ def _field(declared: "Field[Any]") -> "Field[Any]":
 
 
 def _meaning(engine: type[Engine]) -> str:
-    """The first paragraph of the class's documentation, or of its module's where that says it."""
+    """The first paragraph of the class's docstring, or of its module's if that describes the engine."""
     own = getdoc(engine) or ""
     text = own if not own.startswith("See the module") else getdoc(getmodule(engine)) or ""
     return " ".join(text.split("\n\n")[0].split())

@@ -157,7 +157,7 @@ class Parts:
     def _copy(self, part: Part, chosen: list[tuple[Setting, Any]]) -> DictConfig:
         """A tree to set these keys on. One that had the same keys set serves again, for copying is what costs.
 
-        Not so where a value is a mapping: it is merged into what is there, an earlier arm's keys included.
+        This does not hold if a value is a mapping: it is merged into the tree, with an earlier arm's keys in it.
         """
         if any(isinstance(value, Mapping) for _, value in chosen):
             return copy.deepcopy(self._nodes[part])

@@ -64,7 +64,7 @@ class Draws:
 def two_turn_messages(*, tokens: int, seed: int) -> tuple[tuple[dict[str, str], ...], ...]:
     """A conversation of two turns about a document of about this many tokens.
 
-    Both questions need the whole text, so the second answer is quick only where the first one's prompt was kept.
+    Both questions need the whole text, so the second answer is quick only if the first one's prompt was cached.
     """
     report = write_report(characters=round(tokens * CHARACTERS_PER_TOKEN), seed=seed)
     named = {kind: [name for name in names if name in report.text] or names for kind, names in report.cast.items()}

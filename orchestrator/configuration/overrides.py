@@ -172,7 +172,7 @@ def _values(override: Override, probe: Setting) -> Iterable[Any]:
 
 
 def _tidy(values: list[Any], *, stop: float | None) -> list[Any]:
-    """A range without what binary fractions add to it: 0.30000000000000004, and its excluded end once more."""
+    """Return a range without the errors of binary fractions: 0.30000000000000004, or its excluded end included."""
     rounded = [float(f"{value:.12g}") if isinstance(value, float) else value for value in values]
     return [value for value in rounded if value != stop]
 

@@ -1,4 +1,4 @@
-"""Keeping secrets out of plans, which are stored, exported and shown.
+"""Keep secrets out of plans, which are stored, exported and shown.
 
 A plan may refer to a secret, `${oc.env:NAME}`; one that stands in the configuration literally is refused, and not
 repeated in the refusal.

@@ -20,7 +20,7 @@ class SettingRow:
         key: below its group, dotted where a group lies within it.
         takes: its type, and its limits.
         default: as YAML has it, or `required`.
-        meaning: with the engine's own word where that is another one.
+        meaning: with the engine's own term if it differs.
     """
 
     key: str

@@ -81,7 +81,7 @@ def _view(name: str) -> dict[str, Any]:
 
 
 def _canned(query: StoredQuery) -> dict[str, Any]:
-    """A query's page: what comes from a form is text, so that a number's place must say so."""
+    """A query's page. Values from a form are text, so the placeholder of a number must convert them."""
     numbers = {each.name: f"CAST(:{each.name} AS NUMERIC)" for each in query.parameters if _is_number(each.default)}
     return {
         "sql": replace_parameters(query.sql, numbers),

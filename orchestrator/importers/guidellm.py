@@ -235,7 +235,7 @@ def _generation(
 
 
 def _half(total_s: float | None) -> float | None:
-    """Half of the request's time, an estimate of its first token's time."""
+    """Half of the request's time, a likely size of its TTFT: the first token comes within the request."""
     return None if total_s is None else total_s / 2
 
 
