@@ -50,7 +50,8 @@ def test_each_reading_may_fail_in_each_way(
     entry = describe(child, run_id="r", arm="a")
     Journal(path).spawned(entry)
     assert find_orphans(path) == []
-    assert find_leftovers(path, large_bytes=1, ports=(1,)).orphans == ()
+    found = find_leftovers(path, large_bytes=1, ports=(1,)).orphans
+    assert child.pid not in {orphan.pid for orphan in found}  # this machine may hold others' orphans
     assert child.pid in own_pids(psutil.Process().pid)
     assert port_of(child) is None
 
