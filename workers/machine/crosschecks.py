@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import psutil
 
-from workers.machine.host import read_boot_id
 from workers.machine.macos import THERMAL_KEY, parse_notifyutil, parse_power_source, parse_swap_used
 from workers.machine.process_identity import started_s
 from workers.machine.processes import PROCESS_FAULTS, own_cpu_s
@@ -142,9 +141,14 @@ def _memory_comes_back(name: str, _system: System) -> Check:
 
 
 def _start_of_this_process(name: str, system: System) -> Check:
-    """The start that tells processes apart does not move between two readings, and is before now."""
-    first, second = started_s(psutil.Process()), started_s(psutil.Process())
-    return same(name, first, second)
+    """The time between this process's start and a child's: by their starts, and by the age that `ps` prints."""
+    with _holding() as child:
+        try:
+            ours = started_s(psutil.Process(child.pid)) - started_s(psutil.Process())
+            other = parse_ps_time(system.run("ps", "-o", "etime=", "-p", str(os.getpid())))
+        finally:
+            child.kill()
+    return compared(name, ours, other, unit="s", within=3.0)  # ps prints whole seconds, and starts after the child
 
 
 def _installed_memory(name: str, system: System) -> Check:
@@ -181,15 +185,6 @@ def _power_source(name: str, system: System) -> Check:
     if battery is None:
         return same(name, ours, "mains")
     return same(name, ours, "mains" if battery.power_plugged else "battery")
-
-
-def _boot(name: str, system: System) -> Check:
-    """The identity of the boot is the same in two readings."""
-    first = read_boot_id(system)
-    if first is None:
-        raise Unreadable("the system names no boot")
-    result = AGREES if first == read_boot_id(system) else DISAGREES
-    return Check(name=name, result=result, ours="the same in two readings" if result == AGREES else "differs")
 
 
 def _clocks(name: str, _system: System) -> Check:
@@ -252,7 +247,6 @@ _CHECKS: dict[str, Callable[[str, System], Check]] = {
     "swap": _swap,
     "thermal level": _thermal_level,
     "power source": _power_source,
-    "boot": _boot,
     "clocks": _clocks,
     "priority": _priority,
     "page size": _page_size,

@@ -18,7 +18,7 @@ def roofline(ceilings: Sequence[Ceiling], *, palette: Palette, layout: Layout) -
     """Passes a second reached, over those that the bandwidth allows. For plain decoding a pass is a token."""
     shown = [one for one in ceilings if one.measured_passes_per_s is not None]
     rows = [_ceiling_row(number_, one, palette) for number_, one in enumerate(shown)]
-    end = max(max(row["ceiling"] or 0.0, row["measured"]) for row in rows)
+    end = max(value for row in rows for value in (row["ceiling"], row["measured"]) if value is not None)
     x = quantitative(
         "measured",
         scale={"domain": [0, end * 1.02], "nice": False},
