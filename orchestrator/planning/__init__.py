@@ -1,1 +1,1 @@
-"""What a plan needs of a machine: memory, time, whether its arms stay loaded."""
+"""What a plan needs from a machine: memory, time, and whether its arms stay loaded."""

@@ -1,4 +1,4 @@
-"""What MLX says of this machine, asked in a process of its own: this one never loads it."""
+"""MLX's description of this machine, read in a separate process because this one never loads MLX."""
 
 import functools
 import json
@@ -11,7 +11,7 @@ DEVICE_TIMEOUT_S = 60.0
 
 @functools.cache
 def working_set_bytes() -> int | None:
-    """Metal's recommended working set. None: no Metal here, which need not be asked, or no answer."""
+    """Return Metal's recommended working set, or None if there is no Metal here or no answer."""
     if sys.platform != "darwin":
         return None
     found = read_device().get("working_set_bytes")
@@ -19,7 +19,7 @@ def working_set_bytes() -> int | None:
 
 
 def read_device() -> dict[str, Any]:
-    """`workers.machine.device`'s answer, or `error` with the reason."""
+    """Return the answer of `workers.machine.device`, or `error` with the reason."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "workers.machine.device"],

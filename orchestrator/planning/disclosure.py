@@ -1,7 +1,7 @@
-"""What executing a plan would do to this machine, said before it is done. Pure.
+"""List what executing a plan would do to this machine, before it is done. Pure.
 
-Every setting of every arm is listed: what is known to start a program, to change one's environment, to be spoken to or
-to be read stands under its own head, and whatever else is set under the last. Nothing is left out for being unknown.
+Every setting of every arm is listed. Settings that start a program, change its environment, name an address or name a
+file to read have their own heads; all other settings stand under the last head. Unknown settings are listed too.
 """
 
 import re
@@ -21,7 +21,7 @@ HEADS = (
     "other settings",
 )
 _FILES = frozenset({"path", "hub_id", "revision", "log_file", "tokenizer", "draft"})
-_NAMES = frozenset({"name", "source", "shape"})  # of weights; elsewhere a name is only a name
+_NAMES = frozenset({"name", "source", "shape"})  # of weights; in other places a name is only a label
 _ADDRESSES = frozenset({"url", "attach", "host", "port"})
 _ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//\S", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
@@ -29,9 +29,9 @@ _RUNS_ITS_WORDS = re.compile(r"command|exec|script|shell|hook", re.IGNORECASE)
 
 
 def disclosure(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
-    """(head, lines) of what the plan would execute, read, set and speak to; heads without a line are left out.
+    """Return (head, lines) of what the plan would execute, read, set and connect to; heads without lines are left out.
 
-    A line that holds for all arms is said once.
+    A line that holds for all arms appears once.
     """
     found: dict[str, dict[str, list[str]]] = {head: {} for head in HEADS}
     for arm in plan.arms:
@@ -68,7 +68,7 @@ def _classified(part: str, path: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _head(part: str, key: str, value: Any) -> str:
-    """By the setting's name; an address is known by its form wherever it stands."""
+    """Return the head of a setting by its name; an address is recognised by its form under any name."""
     rules = (
         ("environment read", key.endswith("_env")),
         ("commands", _RUNS_ITS_WORDS.search(key) is not None),
@@ -80,7 +80,7 @@ def _head(part: str, key: str, value: Any) -> str:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """(dotted path, value) of everything set; None, empty collections and empty texts set nothing."""
+    """Yield (dotted path, value) of everything set; None, empty collections and empty texts set nothing."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             yield from _leaves(each, f"{path}.{key}")

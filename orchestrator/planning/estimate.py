@@ -1,9 +1,9 @@
-"""How long a schedule takes, from rates that were measured or have to be assumed. Pure.
+"""Estimate how long a schedule takes, from measured or assumed rates. Pure.
 
     a turn  = new prompt tokens / prefill rate + answer / decode rate
     a trial = its turns + cool-down + overhead; with swapped models, the loading too
 
-Answers count in full (max_tokens): a model that stops early is done sooner.
+Answers count in full (max_tokens): a model that stops early takes less time.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from orchestrator.schedule import ScheduledTrial
 
 # Between two trials: telemetry, a commit, and the messages to the worker; some 0.02 s on Linux.
 TRIAL_OVERHEAD_S = 0.05
-# A process that imports MLX and mlx-lm; the weights come on top, at disk speed.
+# A process that imports MLX and mlx-lm; loading the weights comes on top, at disk speed.
 PROCESS_START_S = 4.0
 DISK_BYTES_PER_S = 1e9
 FLOAT_BITS = 16
@@ -34,23 +34,23 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a first guess stands on, until something is measured."""
+    """The assumptions behind a first estimate, until something is measured."""
 
-    read_bytes_per_s: float  # quantised weights that decoding gets through in a second
-    float_bytes_per_s: float  # the same of weights of 16 or 32 bits
+    read_bytes_per_s: float  # quantised weights that decoding reads per second
+    float_bytes_per_s: float  # the same for weights of 16 or 32 bits
     prefill_over_decode: float
     words: str
-    share_of_a_mixture: float = 1.0  # of these rates, where a token reads few of many experts
+    share_of_a_mixture: float = 1.0  # of these rates, if a token reads few of many experts
 
 
-SHARE_OF_BANDWIDTH = 0.8  # 9 tokens a second from 28 GB on an M5 Pro, whose memory gives 307 GB/s
-# Qwen3.6 35B-A3B at 4 bits: some 50 tokens a second of 2 GB each on an M4 Max of 546 GB/s, without speculation.
+SHARE_OF_BANDWIDTH = 0.8  # 9 tokens/s from 28 GB on an M5 Pro, whose memory gives 307 GB/s
+# Qwen3.6 35B-A3B at 4 bits: some 50 tokens/s of 2 GB each on an M4 Max of 546 GB/s, without speculation.
 SHARE_OF_A_MIXTURE = 0.25
 COMMON_GB_PER_S = 250.0  # of Apple's laptops, which have 68 to 614
 
 
 def apple(gb_per_s: float | None, chip: str | None) -> Machine:
-    """A Mac, by its memory's published bandwidth where that is known."""
+    """Return the assumptions for a Mac, by its memory's published bandwidth if that is known."""
     read = SHARE_OF_BANDWIDTH * (gb_per_s or COMMON_GB_PER_S)
     name = "an Apple GPU" if gb_per_s is None else f"that {chip}"
     words = f"{name} {'that ' if gb_per_s is None else ''}reads {read:.0f} GB/s"
@@ -63,8 +63,8 @@ def apple(gb_per_s: float | None, chip: str | None) -> Machine:
     )
 
 
-# SmolLM2 with float32 activations on two x86 cores: 84 MB at 5.5, 152 MB at 4.8 and unquantised 538 MB at 10 tokens a
-# second: MLX's quantised products are slow on a CPU.
+# SmolLM2 with float32 activations on two x86 cores: 84 MB at 5.5, 152 MB at 4.8 and unquantised 538 MB at 10 tokens/s:
+# MLX's quantised products are slow on a CPU.
 CPU = Machine(
     read_bytes_per_s=5e8,
     float_bytes_per_s=5e9,
@@ -72,7 +72,7 @@ CPU = Machine(
     words="a CPU that gets through 0.5 GB of quantised weights a second, or 5 GB of others",
 )
 
-# A fake clock: what remains is starting processes and storing rows.
+# A fake clock: only starting processes and storing rows take time.
 NONE = Machine(
     read_bytes_per_s=1e15, float_bytes_per_s=1e15, prefill_over_decode=1.0, words="that simulated arms take no time"
 )
@@ -80,9 +80,9 @@ NONE = Machine(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A duration and what it stands on."""
+    """A duration and the assumption behind it."""
 
-    duration_s: float | None  # None: too little is known, and the assumption says what
+    duration_s: float | None  # None: too little is known; the assumption names what is missing
     assumption: str
 
     def __str__(self) -> str:
@@ -92,15 +92,15 @@ class Estimate:
 def estimate(
     plan: Plan, schedule: Sequence[ScheduledTrial], rates: Mapping[str, Rates], *, machine: Machine
 ) -> Estimate:
-    """The whole schedule's duration.
+    """Estimate the duration of the whole schedule.
 
     Args:
         rates: of every arm, by name; see `assume`.
-        machine: what rates that were not measured stand on.
+        machine: the assumptions for rates that were not measured.
     """
     prompts = {prompt.id: prompt for prompt in plan.prompts}
     arms = {arm.name: arm for arm in plan.arms}
-    # A schedule repeats few different trials many times.
+    # A schedule repeats a few different trials many times.
     kinds = Counter((trial.arm, trial.prompt_ids) for trial in schedule)
     seconds = 0.0
     for (name, prompt_ids), count in kinds.items():
@@ -112,12 +112,12 @@ def estimate(
 
 
 def assume(weights_bytes: int, machine: Machine, *, read_bytes: int | None = None, bits: int | None = None) -> Rates:
-    """The rates of an arm that was never measured here: decoding reads the weights once per token.
+    """Assume the rates of an arm that was never measured here: decoding reads the weights once per token.
 
     Args:
-        weights_bytes: of the whole model, which are loaded.
-        read_bytes: of them, what one token reads; None: all.
-        bits: of a weight; None: unknown, taken as quantised.
+        weights_bytes: size of the whole model, which is loaded.
+                read_bytes: bytes of it that one token reads; None: all.
+                bits: bits per weight; None: unknown, taken as quantised.
     """
     unquantised = bits is not None and bits >= FLOAT_BITS
     bytes_per_s = machine.float_bytes_per_s if unquantised else machine.read_bytes_per_s
@@ -133,7 +133,7 @@ def assume(weights_bytes: int, machine: Machine, *, read_bytes: int | None = Non
 
 
 def about(duration_s: float) -> str:
-    """A duration as people say it: about 40 s, about 12 min, about 2 h 10 min, about 3 days."""
+    """Format a duration for people: about 40 s, about 12 min, about 2 h 10 min, about 3 days."""
     minutes = round(duration_s / 60)
     if duration_s < 90:
         return f"about {max(1, round(duration_s))} s"
@@ -162,7 +162,7 @@ def _conversation_s(prompt: Prompt, rates: Rates, *, keeps_prefix: bool) -> floa
 
 
 def _swaps(schedule: Sequence[ScheduledTrial]) -> Iterable[ScheduledTrial]:
-    """The trials before which another arm's model has to be loaded."""
+    """Return the trials before which another arm's model has to be loaded."""
     return (trial for before, trial in itertools.pairwise(schedule) if trial.arm != before.arm)
 
 

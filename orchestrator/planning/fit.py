@@ -1,4 +1,4 @@
-"""What would make a run fit this machine's memory, with the numbers. Pure."""
+"""Find what would make a run fit this machine's memory, with the numbers. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class Conversation:
 
     @property
     def tokens(self) -> int:
-        """To its end."""
+        """Count the tokens from its start to its end."""
         return self.prompt_tokens + self.turns * self.max_tokens
 
 
 def misfit(memory: MemoryPlan, *, residency: str, conversations: Sequence[Conversation]) -> str | None:
-    """Why the arms do not fit, and what would make them fit, in one line; None: they fit, or are not known.
+    """State in one line why the arms do not fit and what would make them fit; None if they fit or sizes are unknown.
 
     Args:
         residency: resident: all are loaded at once; swap: one at a time.
@@ -45,7 +45,7 @@ def misfit(memory: MemoryPlan, *, residency: str, conversations: Sequence[Conver
 
 
 def describe_arm(arm: ArmMemory) -> str:
-    """What an arm holds, part by part."""
+    """Describe what an arm holds, part by part."""
     parts = [f"weights {gb(arm.weights_bytes)}"]
     parts += [f"draft {gb(arm.draft_bytes)}"] if arm.draft_bytes else []
     parts.append(f"KV cache {gb(arm.kv_cache_bytes)} for {arm.context_tokens:,} tokens")
@@ -59,7 +59,7 @@ def _at_least(total_bytes: int | None, known_bytes: int) -> str:
 
 
 def _remedies(arm: ArmMemory, budget: int, conversations: Sequence[Conversation]) -> Iterator[str]:
-    """Each of them alone is enough."""
+    """Yield the remedies; each of them alone is enough."""
     over = arm.known_bytes - budget
     prefix = arm.prefix_cache_bytes or 0
     if arm.prefix_is_budget and over <= prefix:
@@ -92,7 +92,7 @@ def _joint_remedies(memory: MemoryPlan, budget: int, conversations: Sequence[Con
 
 
 def _shorter(tokens: int, conversations: Sequence[Conversation]) -> Iterator[str]:
-    """Shorter answers where they are enough, else shorter prompts."""
+    """Suggest shorter answers if they are enough, else shorter prompts."""
     longer = [each for each in conversations if each.tokens > tokens]
     if tokens < 1 or not longer:
         return
@@ -104,7 +104,7 @@ def _shorter(tokens: int, conversations: Sequence[Conversation]) -> Iterator[str
 
 
 def _how_many(memory: MemoryPlan, budget: int) -> int:
-    """How many of the arms fit together, the smallest first."""
+    """Count the arms that fit together, the smallest first."""
     count, held = 0, 0
     for size in sorted(arm.known_bytes for arm in memory.arms):
         held += size
@@ -115,12 +115,12 @@ def _how_many(memory: MemoryPlan, budget: int) -> int:
 
 
 def _either(helps: Sequence[str]) -> str:
-    """The remedies as a choice."""
+    """Join the remedies as a choice."""
     if not helps:
         return "no setting makes it fit; take a smaller checkpoint"
     return f"it fits with {', or '.join(helps)}"
 
 
 def gb(size_bytes: int | None) -> str:
-    """A size for people."""
+    """Format a size for people."""
     return "unknown" if size_bytes is None else f"{size_bytes / 1e9:.1f} GB"

@@ -1,4 +1,4 @@
-"""How long a plan will take on this machine, as far as one can say before it runs."""
+"""Forecast how long a plan will take on this machine, as far as this is known before it runs."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ def forecast(
     measured: Mapping[str, Rates] | None = None,
     machine: Machine | None = None,
 ) -> Estimate:
-    """The schedule's duration.
+    """Estimate the schedule's duration.
 
     Args:
         measured: rates from earlier runs, by arm name; the others are assumed from the weights that a token reads.
-        machine: what to assume rates of; None: this machine.
+        machine: the assumptions for arms without measured rates; None: those for this machine.
     """
     if any(is_simulated(arm) for arm in plan.arms):
         machine = NONE
@@ -48,6 +48,6 @@ def _assumed(arm: Arm, machine: Machine) -> Rates | None:
 
 
 def mac(host: HostFacts) -> Machine:
-    """What a first guess stands on where the chip is Apple's."""
+    """Return the assumptions behind a first estimate for an Apple chip."""
     gb_per_s, _ = published_gb_per_s(host.chip, host.gpu_cores)
     return apple(gb_per_s, host.chip)

@@ -1,4 +1,4 @@
-"""The plan that a run began with, as it was stored then."""
+"""The plan that a run began with, as it was stored at that time."""
 
 from sqlalchemy import text
 
@@ -9,16 +9,16 @@ from orchestrator.plan import Plan, load
 
 
 def stored_plan(database: Database, run_id: str) -> str:
-    """The frozen plan's JSON."""
+    """Return the frozen plan's JSON."""
     with plain_read(database) as connection:
         return str(connection.execute(text("SELECT plan FROM run WHERE id = :run_id"), {"run_id": run_id}).scalar_one())
 
 
 def frozen_plan(database: Database, run_id: str) -> Plan:
-    """The plan that the run began with.
+    """Load the plan that the run began with.
 
     Raises:
-        RefusedError: another version of interlace wrote it, or it is no plan.
+        RefusedError: another version of interlace wrote it, or it is not a plan.
     """
     try:
         return load(stored_plan(database, run_id))

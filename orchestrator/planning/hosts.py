@@ -1,7 +1,7 @@
-"""This machine among the stored hosts: which of them it is, and the rates that were measured on it.
+"""Find this machine among the stored hosts, and the rates that were measured on it.
 
-A Mac is known by the UUID of its hardware: its name follows the network unless somebody has set one. Where there is no
-such UUID, and in databases of versions before it was read, a machine is known by its name, chip, cores and memory.
+A Mac is identified by its hardware UUID, because its name follows the network unless somebody has set one. Without a
+UUID, and in databases of versions that did not read it, a machine is identified by name, chip, cores and memory.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 def machine_identity(host: HostFacts) -> str:
-    """The hash that tells this machine from others."""
+    """Return the hash that identifies this machine."""
     if host.hardware_uuid is not None:
         return sha256_of(["hardware", host.hardware_uuid])
     return _by_name(host.hostname, host.chip, host.cpu_count, host.memory_bytes)
 
 
 def own_host_ids(database: Database, host: HostFacts) -> frozenset[str]:
-    """The ids of the stored hosts that are this machine: under its UUID, and under each name that it had before."""
+    """Return the ids of the stored hosts that are this machine: under its UUID and under each earlier name."""
     with plain_read(database) as connection:
         rows = connection.execute(text("SELECT id, name, machine_sha256, chip, cpu_count, memory_bytes FROM host"))
         return frozenset(str(row.id) for row in rows if _is_own(row, host))
 
 
 def host_row(session: "Session", host: HostFacts) -> "models.Host":
-    """This machine's row. One that an earlier version stored under the same name is given the identity of now."""
+    """Return this machine's row; a row that an earlier version stored under the same name gets today's identity."""
     from db import models
 
     identity = machine_identity(host)
@@ -62,10 +62,10 @@ def host_row(session: "Session", host: HostFacts) -> "models.Host":
 
 
 def has_measured(url: str, host: HostFacts) -> bool:
-    """Whether a finished run of real models on this machine is stored.
+    """Return whether a finished run of real models on this machine is stored.
 
     Args:
-        url: the database; it need not be there.
+        url: the database, which need not exist.
     """
     sql = text("SELECT DISTINCT host_id FROM run WHERE status = 'done' AND NOT simulated")
     try:
@@ -81,7 +81,7 @@ def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
     """The rates of arms that were measured on this host before, by name.
 
     Args:
-        url: the database; it need not be there.
+        url: the database, which need not exist.
     """
     by_config = {arm.config_sha256: arm.name for arm in plan.arms if not is_simulated(arm)}
     if not by_config:
@@ -102,14 +102,14 @@ def known_rates(plan: Plan, url: str) -> dict[str, Rates]:
 
 
 def _is_own(row: "models.Host | Row[Any]", host: HostFacts) -> bool:
-    """Whether a stored host is this machine. A row of an earlier version counts where its hardware is this one's."""
+    """Return whether a stored host is this machine; a row of an earlier version counts if its hardware matches."""
     if row.machine_sha256 == machine_identity(host):
         return True
     hardware = (row.chip, row.cpu_count, row.memory_bytes)
     return (
         host.hardware_uuid is not None
         and hardware == (host.chip, host.cpu_count, host.memory_bytes)
-        and row.machine_sha256 == _by_name(row.name, *hardware)  # a name says nothing on a Mac
+        and row.machine_sha256 == _by_name(row.name, *hardware)  # on a Mac a name identifies nothing
     )
 
 

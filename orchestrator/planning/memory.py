@@ -1,8 +1,8 @@
-"""The memory plan: what a run's models will hold, against what the machine can give them. Pure.
+"""The memory plan: the memory that a run's models will hold, against what the machine can give them. Pure.
 
     an arm = weights + draft's weights + KV cache of both + prefix cache + overhead of its process
     KV cache = layers x kv heads x head dim x context x bytes x 2 (keys and values), for each model
-    prefix cache = what the engine may keep beside the conversation that it is in: its budget, or one more KV cache
+    prefix cache = what the engine may keep beside the current conversation: its budget, or one more KV cache
 
 Unknown sizes stay unknown: a sum with an unknown part is None, never a smaller number.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 # times that is allowed for larger vocabularies, longer prefill steps and Metal's own share.
 PROCESS_OVERHEAD_BYTES = 600_000_000
 
-# Apple recommends 67 to 78 % of the memory as the GPU's working set (37.4 of 48 GB on an M5 Pro). Where no
-# recommendation can be read, two thirds of the memory is what a run may count on.
+# Apple recommends 67 to 78 % of the memory as the GPU's working set (37.4 of 48 GB on an M5 Pro). If no
+# recommendation can be read, a run may count on two thirds of the memory.
 SHARE_OF_MEMORY = 2 / 3
 
 LOAD_TOLERANCE = 0.10  # above this share a difference between planned and measured weights is reported
@@ -23,16 +23,16 @@ LOAD_TOLERANCE = 0.10  # above this share a difference between planned and measu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSize:
-    """A model's share of memory, as far as it is known."""
+    """A model's memory needs, as far as they are known."""
 
     weights_bytes: int | None
-    kv_bytes_per_token: int | None  # growth of an unquantised cache a token, all layers
+    kv_bytes_per_token: int | None  # growth of an unquantised cache per token, all layers
     kv_value_bytes: int = 2  # of one unquantised value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """What an engine's settings make of the caches."""
+    """The caches as an engine's settings shape them."""
 
     can_quantise: bool = False
     bits: int | None = None  # of the KV cache, once it is quantised; None: never
@@ -43,7 +43,7 @@ class Cache:
     keeps_last: bool = False  # the prefix cache holds one more KV cache instead
 
     def kv_bytes(self, model: ModelSize, tokens: int) -> int | None:
-        """Of one model's KV cache."""
+        """Return the size of one model's KV cache."""
         if model.kv_bytes_per_token is None:
             return None
         kept = tokens if self.rotates_at is None else min(tokens, self.rotates_at)
@@ -64,8 +64,8 @@ class ArmMemory:
     kv_cache_bytes: int | None
     overhead_bytes: int
     prefix_cache_bytes: int | None = 0
-    attached: bool = False  # a server that runs already holds all of it
-    # What a remedy needs to know: how long a context the caches are for, and how they grow.
+    attached: bool = False  # a server that is already running holds all of it
+    # Needed to compute a remedy: the context length that the caches are sized for, and how they grow.
     context_tokens: int = 0
     cache_bytes_per_token: float | None = None
     quantised_kv_bytes: int | None = None  # of the KV cache at 8 bits; None: the engine has no such setting, or uses it
@@ -73,12 +73,12 @@ class ArmMemory:
 
     @property
     def total_bytes(self) -> int | None:
-        """All parts; None: one is unknown."""
+        """Return the sum of all parts, or None if one is unknown."""
         return 0 if self.attached else _sum(self._parts)
 
     @property
     def known_bytes(self) -> int:
-        """The parts that are known: the arm holds at least this."""
+        """Return the sum of the known parts: the arm holds at least this."""
         return 0 if self.attached else sum(part for part in self._parts if part is not None)
 
     @property
@@ -101,29 +101,29 @@ class MemoryPlan:
 
     @property
     def total_bytes(self) -> int | None:
-        """Of all arms loaded at once."""
+        """Return the sum over all arms loaded at once."""
         return _sum([arm.total_bytes for arm in self.arms])
 
     @property
     def known_bytes(self) -> int:
-        """Of all arms loaded at once, the parts that are known."""
+        """Return the sum of the known parts over all arms loaded at once."""
         return sum(arm.known_bytes for arm in self.arms)
 
     @property
     def resident_fits(self) -> bool | None:
-        """Whether all arms may stay loaded. None: unknown."""
+        """Return whether all arms may stay loaded, or None if unknown."""
         if _within(self.known_bytes, self.budget_bytes) is False:
             return False  # whatever the unknown parts are
         return _within(self.total_bytes, self.budget_bytes)
 
     @property
     def too_large(self) -> tuple[ArmMemory, ...]:
-        """Arms that do not fit even alone."""
+        """Return the arms that do not fit even alone."""
         return tuple(arm for arm in self.arms if _within(arm.known_bytes, self.budget_bytes) is False)
 
 
 def kv_bytes_per_token(*, layers: int, kv_heads: int, head_dim: int, bytes_per_value: float) -> int:
-    """Keys and values of one token in every layer."""
+    """Return the bytes of one token's keys and values in all layers."""
     return round(2 * layers * kv_heads * head_dim * bytes_per_value)
 
 
@@ -137,10 +137,10 @@ def arm_memory(
     cache: Cache | None = None,
     attached: bool = False,
 ) -> ArmMemory:
-    """What one arm will hold.
+    """Compute what one arm will hold.
 
     Args:
-        draft: None: the arm drafts with no model.
+        draft: None if the arm drafts without a model.
         context_tokens: the longest prompt with its answer, in tokens.
         cache: None: an unquantised KV cache, and nothing beside it.
     """
@@ -152,7 +152,7 @@ def arm_memory(
         )
 
     held = kv(cache)
-    # Of 8 bits from the start, where the engine has that setting and does not use it.
+    # 8 bits from the start, if the engine has that setting and the arm does not use it.
     quantisable = cache.can_quantise and cache.bits is None and cache.rotates_at is None
     grown = None if held is None or not context_tokens else held * (2 if cache.keeps_last else 1) / context_tokens
     return ArmMemory(
@@ -171,7 +171,7 @@ def arm_memory(
 
 
 def load_note(*, planned_bytes: int | None, measured_bytes: int | None) -> str | None:
-    """How the memory after loading differs from the weights that were planned; None: hardly, or unknown.
+    """Describe how the memory after loading differs from the planned weights; None if hardly, or unknown.
 
     Weights only: the cache is not there yet, and the plan's overhead is an allowance, not a prediction.
     """
@@ -187,9 +187,9 @@ def load_note(*, planned_bytes: int | None, measured_bytes: int | None) -> str |
 
 
 def held_note(*, planned_bytes: int | None, held_bytes: int | None) -> str | None:
-    """The same where no engine tells what its models take, by all that the arm's processes hold: a server's and ours.
+    """Do the same for an engine that does not report its models' size, by the memory of the server's process and ours.
 
-    They hold more than weights: up to the allowance for two processes more is as planned.
+    The processes hold more than weights: an excess up to the allowance for two processes counts as planned.
     """
     if not planned_bytes or held_bytes is None:
         return None
@@ -203,9 +203,9 @@ def held_note(*, planned_bytes: int | None, held_bytes: int | None) -> str | Non
 
 
 def peak_note(*, planned_bytes: int | None, peak_bytes: int | None) -> str | None:
-    """How the highest that an arm held exceeds all that was planned for it; None: hardly, or unknown.
+    """Describe how an arm's peak exceeds all memory that was planned for it; None if hardly, or unknown.
 
-    Only more than planned is told: the plan's overhead is an allowance, and a cache may stay empty.
+    Only an excess is reported: the plan's overhead is an allowance, and a cache may stay empty.
     """
     if not planned_bytes or peak_bytes is None or peak_bytes <= (1 + LOAD_TOLERANCE) * planned_bytes:
         return None
@@ -216,12 +216,12 @@ def peak_note(*, planned_bytes: int | None, peak_bytes: int | None) -> str | Non
 
 
 def plan_memory(arms: Sequence[ArmMemory], *, budget_bytes: int | None) -> MemoryPlan:
-    """The arms against the budget: Metal's recommended working set, or `share_of_memory_bytes`."""
+    """Compare the arms with the budget: Metal's recommended working set, or `share_of_memory_bytes`."""
     return MemoryPlan(arms=tuple(arms), budget_bytes=budget_bytes)
 
 
 def share_of_memory_bytes(memory_bytes: int | None) -> int | None:
-    """What a run may count on where the machine recommends nothing."""
+    """Return the memory that a run may count on if the machine recommends nothing."""
     return None if memory_bytes is None else int(memory_bytes * SHARE_OF_MEMORY)
 
 

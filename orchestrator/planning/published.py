@@ -1,4 +1,4 @@
-"""What public sources state about hub repositories: conf/published.toml, used until a model is on this machine."""
+"""Facts from public sources about hub repositories (conf/published.toml), used until a model is on this machine."""
 
 import tomllib
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ class Published:
     source: str
     weights_bytes: int | None = None
     kv_bytes_per_token: int | None = None
-    read_bytes: int | None = None  # weights that one decoded token reads, where not all are
-    block_size: int | None = None  # of a draft: the block that it was trained for
+    read_bytes: int | None = None  # weights that one decoded token reads, if not all of them
+    block_size: int | None = None  # of a draft: the block size that it was trained for
 
 
 def published(checkpoint: Mapping[str, Any]) -> Published | None:
-    """The figures of a hub checkpoint; None: another source, or a repository that is not listed."""
+    """Return the figures of a hub checkpoint, or None for another source or a repository that is not listed."""
     return _listed().get(str(checkpoint.get("hub_id"))) if checkpoint.get("source") == "hub" else None
 
 

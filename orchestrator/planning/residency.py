@@ -1,4 +1,4 @@
-"""Whether the arms stay loaded between their trials, and so what a round holds, by what is known of their sizes."""
+"""Decide from the known sizes whether the arms stay loaded between trials, and with it what a round contains."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The choice, and why."""
+    """The choice and its reason."""
 
     interleave_by: str  # prompt | workload
     residency: str  # resident | swap
@@ -24,7 +24,7 @@ class Order:
 
 
 def choose_order(interleave_by: str, residency: str, arms: Sequence[Arm], prompts: Sequence[Prompt]) -> Order:
-    """Resolve `auto`: arms stay loaded where they fit together; a round is one prompt where they stay loaded."""
+    """Resolve `auto`: arms stay loaded if they fit together, and a round is one prompt if they stay loaded."""
     if "auto" not in (interleave_by, residency):
         return Order(interleave_by=interleave_by, residency=residency, note=None)
     memory = plan_of(arms, prompts)
@@ -37,7 +37,7 @@ def choose_order(interleave_by: str, residency: str, arms: Sequence[Arm], prompt
 
 
 def plan_of(arms: Sequence[Arm], prompts: Sequence[Prompt]) -> MemoryPlan:
-    """The memory plan of these arms on this machine, from what is known without loading anything."""
+    """Make the memory plan of these arms on this machine, without loading anything."""
     known: dict[str, ModelSize] = {}
 
     def size(checkpoint: Mapping[str, Any]) -> ModelSize:
@@ -62,12 +62,12 @@ def plan_of(arms: Sequence[Arm], prompts: Sequence[Prompt]) -> MemoryPlan:
     return plan_memory(memories, budget_bytes=_budget_bytes() if real else None)
 
 
-# Of dflash-mlx's server, where it is told none.
+# The budget of dflash-mlx's server, if none is set.
 _DFLASH_SERVER_PREFIX_BYTES = 8 * 2**30
 
 
 def cache_of(engine: Mapping[str, Any]) -> Cache:
-    """What an engine's settings make of its caches. A server gets no other budget than the one planned here."""
+    """Return the caches that an engine's settings produce. A server's budget is always the one planned here."""
     name = str(engine["name"])
     prefix_bytes: int | None = 0
     if "prefix_cache_bytes" in engine and engine.get("prefix_cache", True):
@@ -86,12 +86,12 @@ def cache_of(engine: Mapping[str, Any]) -> Cache:
 
 
 def is_attached(arm: Arm) -> bool:
-    """Whether a server that runs already answers: it holds its model whatever this run does."""
+    """Return whether an already running server answers: it holds its model whatever this run does."""
     return bool(arm.engine.get("attach")) or str(arm.engine["name"]) == "openai_http"
 
 
 def conversations(prompts: Sequence[Prompt]) -> tuple[Conversation, ...]:
-    """The prompts' lengths."""
+    """Return the prompts' lengths."""
     return tuple(
         Conversation(
             prompt_tokens=prompt.context_tokens - len(prompt.turns) * prompt.max_tokens,
@@ -103,7 +103,7 @@ def conversations(prompts: Sequence[Prompt]) -> tuple[Conversation, ...]:
 
 
 def explain(memory: MemoryPlan, arms: Sequence[Arm]) -> str:
-    """The reason for a choice, in words."""
+    """State the reason for a choice."""
     if not memory.arms:
         return "simulated arms hold no model"
     if memory.resident_fits is None:
@@ -117,7 +117,7 @@ def explain(memory: MemoryPlan, arms: Sequence[Arm]) -> str:
 
 
 def model_size(checkpoint: Mapping[str, Any]) -> ModelSize:
-    """What is known of a checkpoint without loading or fetching it: from its files, or else from public sources."""
+    """Return a checkpoint's size without loading or fetching it: from its files, or else from public sources."""
     info = found_here(checkpoint)
     if info is not None:
         return ModelSize(
@@ -132,7 +132,7 @@ def model_size(checkpoint: Mapping[str, Any]) -> ModelSize:
 
 
 def read_bytes(checkpoint: Mapping[str, Any]) -> int | None:
-    """The weights that one decoded token reads; None: unknown."""
+    """Return the bytes of weights that one decoded token reads, or None if unknown."""
     info = found_here(checkpoint)
     if info is not None:
         return info.bytes_read_per_token or info.weights_bytes
@@ -141,7 +141,7 @@ def read_bytes(checkpoint: Mapping[str, Any]) -> int | None:
 
 
 def found_here(checkpoint: Mapping[str, Any]) -> "CheckpointInfo | None":
-    """What a checkpoint's files tell; None: they are not on this machine yet, or are broken, which a preflight says."""
+    """Read a checkpoint's files; None if they are not on this machine yet, or are broken (the preflight reports it)."""
     from workers.errors import EngineError
     from workers.weights.checkpoints import describe, resolve
 
@@ -157,7 +157,7 @@ def is_simulated(arm: Arm) -> bool:
 
 
 def _budget_bytes() -> int | None:
-    """Metal's recommendation where there is one, else a share of the memory."""
+    """Return Metal's recommendation if there is one, else a share of the memory."""
     return working_set_bytes() or share_of_memory_bytes(_memory_bytes())
 
 

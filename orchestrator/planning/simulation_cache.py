@@ -1,7 +1,7 @@
-"""Results of simulations, kept by all that they depend on: `plan` asks for the same ones again and again.
+"""A cache of simulation results, keyed by all that they depend on: `plan` needs the same ones again and again.
 
-A result is kept under the hash of its inputs and of the code that computed it, so that none outlives a change of the
-method. What cannot be read is computed again, and what cannot be written is computed again next time.
+The key is the hash of the inputs and of the code that computed the result, so no result outlives a change of the
+method. A result that cannot be read or was not written is computed again.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ MOST_RESULTS = 500
 
 
 def folder() -> Path:
-    """Where results are kept."""
+    """Return the folder of the cached results."""
     return cache_dir() / "simulations"
 
 
 def simulated(name: str, inputs: Mapping[str, Any], simulate: Callable[[], float | None]) -> float | None:
-    """A number that is simulated unless it was before.
+    """Return a simulated number, from the cache if it was simulated before.
 
     Args:
-        name: which number it is.
+        name: the name of the number.
         inputs: all that it depends on besides the code, as JSON values.
         simulate: computes it; None is a result too.
     """
@@ -53,7 +53,7 @@ def simulated(name: str, inputs: Mapping[str, Any], simulate: Callable[[], float
 
 @cache
 def code_digest() -> str:
-    """Of the code that simulates and judges, and of the library that it computes with."""
+    """Return the digest of the code that simulates and judges, and of the library that it computes with."""
     digest = hashlib.sha256(version("numpy").encode())
     root = Path(str(files("orchestrator"))).parent
     for place in (root / name for name in (*CODE, "workers/machine/drift.py")):

@@ -1,4 +1,4 @@
-"""Between a plan and a run: find every arm's weights on this machine, without loading any."""
+"""Find every arm's weights on this machine, without loading any: the step between a plan and a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from workers.errors import EngineError
 from workers.weights.checkpoints import CheckpointInfo, describe, resolve
 from workers.weights.drafts import BLOCK, MODEL, require_fit_of
 
-# What each engine drafts with, by its module.
+# The kind of draft that each engine uses, by its module.
 _DRAFT_KINDS = {
     **dict.fromkeys(("dflash", "dflash_server", "omlx_dflash"), BLOCK),
     **dict.fromkeys(("mlx_lm_draft", "mlx_lm_server_draft"), MODEL),
@@ -22,7 +22,7 @@ _DRAFT_KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """An arm's checkpoints as the worker needs them: paths absolute."""
+    """An arm's checkpoints as the worker needs them, with absolute paths."""
 
     checkpoint: dict[str, Any]
     draft: dict[str, Any] | None
@@ -30,7 +30,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmWeights:
-    """What was found for one arm, for the worker and for the record. None: no weights, or unknown before loading."""
+    """The weights found for one arm, for the worker and for the record. None: no weights, or unknown before loading."""
 
     for_worker: Weights
     target: CheckpointInfo | None
@@ -38,13 +38,13 @@ class ArmWeights:
 
     @property
     def planned_bytes(self) -> int | None:
-        """Of the weights, the draft's included; None: unknown."""
+        """Return the size of the weights, the draft's included, or None if unknown."""
         known = [each.weights_bytes for each in (self.target, self.draft) if each is not None]
         return sum(each for each in known if each is not None) if known and None not in known else None
 
 
 def find_weights(plan: Plan) -> dict[str, ArmWeights]:
-    """Every arm's checkpoints, found and their headers read.
+    """Find every arm's checkpoints and read their headers.
 
     Raises:
         InputError: a folder is missing or broken; the message names the arm and the remedy.
@@ -78,7 +78,7 @@ def _find(
 
 
 def wrong_draft(plan: Plan) -> str | None:
-    """The first draft that was not made for its target, in one line; None: all were, or their files are not here."""
+    """Describe in one line the first draft not made for its target; None if there is none, or files are missing."""
     try:
         for arm in plan.arms:
             if arm.draft is not None:
@@ -89,7 +89,7 @@ def wrong_draft(plan: Plan) -> str | None:
 
 
 def _require_fit(arm: Arm, target: Mapping[str, Any], draft: Mapping[str, Any]) -> None:
-    """A server that somebody else started has loaded its own."""
+    """Check the draft against its target, unless the server was started by somebody else and loaded its own."""
     kind = _DRAFT_KINDS.get(str(arm.engine.get("_target_")).split(".")[-2])
     if kind is None or arm.engine.get("attach") is not None:
         return
@@ -100,23 +100,23 @@ def _require_fit(arm: Arm, target: Mapping[str, Any], draft: Mapping[str, Any]) 
 
 
 def refuse_what_does_not_fit(plan: Plan) -> None:
-    """Hold the plan's memory against this machine's. Unknown sizes pass: loading will tell.
+    """Compare the plan's memory with this machine's. Unknown sizes pass: loading will show.
 
     Raises:
-        RefusedError: with the numbers, and what would make it fit.
+        RefusedError: it does not fit; the message has the numbers and what would make it fit.
     """
     if (why := what_does_not_fit(plan)) is not None:
         raise RefusedError(why)
 
 
 def what_does_not_fit(plan: Plan) -> str | None:
-    """The numbers and what would make the plan fit, in one line; None: it fits, or its sizes are unknown."""
+    """State in one line the numbers and what would make the plan fit; None if it fits or sizes are unknown."""
     memory = plan_of(plan.arms, plan.prompts)
     return misfit(memory, residency=plan.design.residency, conversations=conversations(plan.prompts))
 
 
 def memory_line(memory: MemoryPlan) -> str:
-    """The memory plan in one line."""
+    """Format the memory plan in one line."""
     if not memory.arms:
         return "simulated arms hold no model"
     if all(arm.attached for arm in memory.arms):
@@ -131,7 +131,7 @@ def memory_line(memory: MemoryPlan) -> str:
 
 
 def fetch_line(plan: Plan) -> str | None:
-    """The hub checkpoints that a run would fetch first, with their published sizes; None: all are here."""
+    """Name the hub checkpoints that a run would fetch first, with their published sizes; None if all are here."""
     wanted: dict[str, Mapping[str, Any]] = {}
     for arm in plan.arms:
         if not is_attached(arm):
