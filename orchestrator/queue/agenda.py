@@ -1,4 +1,4 @@
-"""The runs that wait on this machine, how long each takes, and when it ends."""
+"""The runs that wait on this machine, with the duration and the end of each."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -21,20 +21,20 @@ from workers.machine.process_identity import Lease, holds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A run that waits, and what is left of it."""
+    """A waiting run and the part of it that is left."""
 
     entry: Entry
-    plan: Plan | None  # None: this version cannot read it, and the duration says why
-    trials: int  # of the schedule, warm-ups left out
-    left: int  # of these
-    duration: Estimate  # of what is left
-    runs: bool = False  # a process that lives is at it
-    ends_at: dt.datetime | None = None  # by the run's own trials so far; None: it does not run, or there are none yet
+    plan: Plan | None  # None: this version cannot read it, and `duration` holds the reason
+    trials: int  # of the schedule, without warm-ups
+    left: int  # of these trials
+    duration: Estimate  # of the part that is left
+    runs: bool = False  # a living process executes it
+    ends_at: dt.datetime | None = None  # predicted from the run's own trials; None: it does not run, or has none yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A waiting run with its place in time. None: not known, because it or one before it is not."""
+    """A waiting run with its start and end; None if unknown, because its duration or an earlier run's is unknown."""
 
     waiting: Waiting
     starts_at: dt.datetime | None
@@ -42,14 +42,14 @@ class Slot:
 
 
 def waiting_here(database: Database, host: HostFacts) -> list[Waiting]:
-    """The runs that wait for this machine, in their order."""
+    """Return the runs that wait for this machine, in queue order."""
     here = own_host_ids(database, host)
     return [look_ahead(database, entry) for entry in entries(database) if entry.host_id in here]
 
 
 def look_ahead(database: Database, entry: Entry) -> Waiting:
-    """The trials left of a run and their duration, by rates measured here where there are any."""
-    from orchestrator.planning.forecast import forecast  # an empty queue, which `status` mostly sees, needs no forecast
+    """Return the trials that are left of a run and their duration, by rates measured here if there are any."""
+    from orchestrator.planning.forecast import forecast  # not needed for an empty queue, the usual case of `status`
 
     try:
         plan = frozen_plan(database, entry.run_id)
@@ -75,14 +75,14 @@ def look_ahead(database: Database, entry: Entry) -> Waiting:
 
 
 def is_alive(found: Life) -> bool:
-    """Whether the process that runs it lives."""
+    """Return whether the process that executes the run lives."""
     if found.status != "running" or found.runner_pid is None or found.runner_started_at is None:
         return False
     return holds(Lease(pid=found.runner_pid, process_started_at=found.runner_started_at, boot_id=found.boot_id))
 
 
 def own_end(found: Life) -> dt.datetime | None:
-    """When a run's trials end, by those so far; None: not known, or all are done."""
+    """Predict when a run's trials end from those so far; None if unknown, or if all are done."""
     current = found.current or {}
     if not current.get("ends_at") or current.get("done") == current.get("total"):
         return None
@@ -94,14 +94,14 @@ def _warm_ups(schedule: Sequence[ScheduledTrial]) -> list[ScheduledTrial]:
 
 
 def agenda(waiting: Sequence[Waiting], *, now: dt.datetime) -> list[Slot]:
-    """One after the other, from now on; what runs already, first: one process a machine measures. Pure."""
+    """Place the runs one after the other, a running one first: a machine has one measuring process. Pure."""
     return list(_slots(sorted(waiting, key=lambda each: not each.runs), now))
 
 
 def _slots(waiting: Sequence[Waiting], now: dt.datetime) -> Iterator[Slot]:
     at: dt.datetime | None = now
     for each in waiting:
-        if each.ends_at is not None:  # what the run knows of itself goes before any forecast
+        if each.ends_at is not None:  # the run's own prediction is better than a forecast
             left_s = max(0.0, (each.ends_at - now).total_seconds())
             each = replace(each, duration=Estimate(duration_s=left_s, assumption="by its trials so far"))
         seconds = each.duration.duration_s

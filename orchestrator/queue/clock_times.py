@@ -1,4 +1,4 @@
-"""Times of day as people say them: `07:00` is the next time that the clock on the wall shows it."""
+"""Times of day as people write them: `07:00` is the next moment at which the wall clock shows it."""
 
 import datetime as dt
 import re
@@ -9,17 +9,17 @@ _FORM = re.compile(r"(?:(tomorrow)\s+)?(\d{1,2})(?::(\d{2}))?(?:\s+(tomorrow))?"
 
 
 def next_time(text: str, *, now: dt.datetime, zone: dt.tzinfo | None = None) -> dt.datetime:
-    """The moment that a time of day means, in UTC: `07:00`, `7:00` or `7` the next one, `07:00 tomorrow` that day's.
+    """Return the moment of a time of day, in UTC: `07:00`, `7:00` or `7` is the next one, `07:00 tomorrow` tomorrow's.
 
-    When clocks are set back the same time comes twice, and the first one that lies ahead is meant; a time that is
-    skipped when they are set forward is the moment an hour later on the wall.
+    When clocks are set back, the same time comes twice, and the first one ahead is taken; for a time that is skipped
+    when they are set forward, the moment an hour later on the wall clock is taken.
 
     Args:
         now: aware.
         zone: None: this machine's.
 
     Raises:
-        InputError: it is no time of day.
+        InputError: the text is not a time of day.
     """
     found = _FORM.fullmatch(text.strip().lower())
     if found is None or (found[1] and found[4]):
@@ -40,7 +40,7 @@ def _moment(day: dt.date, hour: int, minute: int, fold: int, zone: dt.tzinfo | N
 
 
 def spoken(moment: dt.datetime, *, now: dt.datetime, zone: dt.tzinfo | None = None) -> str:
-    """A moment of the coming day as `05:40`, of the coming week as `Wed 05:40`, a later one with its date."""
+    """Format a moment: within a day as `05:40`, within a week as `Wed 05:40`, a later one with its date."""
     local = moment.astimezone(zone)
     if moment - now < dt.timedelta(hours=20):
         return f"{local:%H:%M}"

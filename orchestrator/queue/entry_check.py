@@ -1,4 +1,4 @@
-"""Before the night every arm of every waiting run loads and answers a few tokens: its problems are known at ten."""
+"""The preflight of waiting runs: every arm loads and answers a few tokens in the evening, so problems show early."""
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
@@ -17,21 +17,21 @@ from orchestrator.running.recorder import Recorder, reopen_run
 from orchestrator.running.stored import refuse_other_weights, stored_trials
 from workers.machine.host import HostFacts
 
-HOLDS = dt.timedelta(hours=6)  # so long a preflight that found nothing need not be repeated
-WHOLE_RUN = "the run"  # in place of an arm's name
+HOLDS = dt.timedelta(hours=6)  # a preflight without a problem need not be repeated within this time
+WHOLE_RUN = "the run"  # stands in place of an arm's name
 
-Checked = dict[str, str | None]  # by arm: what is wrong, None: ready
+Checked = dict[str, str | None]  # by arm: its problem; None: ready
 
 
 def needs_check(entry: Entry, *, now: dt.datetime) -> bool:
-    """Whether an entry's last check is too old or found a problem. Its plan is frozen: only time changes the result."""
+    """Return whether an entry's last check is too old or found a problem; the plan is frozen, so only age matters."""
     return entry.checked_at is None or not entry.checked_well or now - entry.checked_at > HOLDS
 
 
 def check_run(
     database: Database, plan: Plan, run_id: str, *, host: HostFacts, note: Callable[[str], None], now: dt.datetime
 ) -> Checked:
-    """Load each arm alone, let it answer, look at its evidence; what was found is stored with the entry."""
+    """Load each arm alone, let it answer, check its evidence, and store the result with the entry."""
     try:
         refuse_other_plan(database, run_id, plan)
     except RefusedError as error:
@@ -62,12 +62,12 @@ def _check(recorder: Recorder, host: HostFacts, note: Callable[[str], None]) -> 
 
 
 def _recorded(recorder: Recorder, arm: Arm, host: HostFacts) -> Callable[[Member], None]:
-    """Its versions and how long it took to load, which the next forecast knows."""
+    """Return a callback that stores an arm's versions and load time, which the next forecast uses."""
     return lambda member: recorder.arm_loaded(arm, member.hello, member.loaded, host)
 
 
 def stands_in_the_way(plan: Plan, checked: Mapping[str, str | None]) -> str | None:
-    """Why the run must not start, in one line; None: it may, without arms that failed if its design says so. Pure."""
+    """State in one line why the run must not start; None if it may, if need be without the arms that failed. Pure."""
     problems = {name: problem for name, problem in checked.items() if problem is not None}
     for name in (WHOLE_RUN, plan.control):
         if name in problems:

@@ -1,4 +1,4 @@
-"""Running one run of the queue: the same for a night, for `interlace run` and for `interlace resume`."""
+"""Execute one run of the queue: the same for a night, for `interlace run` and for `interlace resume`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,11 +25,11 @@ def run_entry(
     observer: Observer,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Recorder:
-    """Run what is left of a run, and say in its entry of the queue what became of it.
+    """Execute the rest of a run and store the outcome in its queue entry.
 
     Raises:
-        HeldError: this machine measures already, or another process runs this run.
-        Exception: whatever else ended it; the entry says so, and what is finished is stored.
+        HeldError: this machine is already measuring, or another process executes this run.
+        Exception: any other error that ended it; the entry holds it, and the finished trials are stored.
     """
     try:
         recorder = reopen_run(database, plan_to_execute(database, run_id), run_id)
@@ -56,7 +56,7 @@ def _refuse(recorder: Recorder, lock: MachineLock) -> None:
 
 
 def state_after(error: BaseException) -> queue.State:
-    """The entry's state after an error: waiting, unless the run would only end so again. Pure."""
+    """Return the entry's state after an error: waiting, unless the run would end the same way again. Pure."""
     if isinstance(error, NotOursError):
         return "failed"
     if isinstance(error, StoppedError | KeyboardInterrupt | RefusedError | DatabaseError):
@@ -65,7 +65,7 @@ def state_after(error: BaseException) -> queue.State:
 
 
 def note_of(error: BaseException) -> str:
-    """The end of a run in one line."""
+    """Describe the end of a run in one line."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted by hand"
     if isinstance(error, InputError | IncompleteError | RefusedError | DatabaseError):
@@ -74,7 +74,7 @@ def note_of(error: BaseException) -> str:
 
 
 def _settle(database: Database, run_id: str, state: queue.State, *, note: str | None) -> None:
-    """An entry that cannot be written on a full disk stays as it was: waiting."""
+    """Write the entry's state. On a full disk the entry stays as it was: waiting."""
     try:
         queue.settle(database, run_id, state, note=note)
     except StorageError:

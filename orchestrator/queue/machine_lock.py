@@ -1,7 +1,7 @@
-"""One measuring process a machine: two that measure at once measure each other.
+"""One measuring process per machine: two at once would disturb each other's measurements.
 
 A file in the user's state folder is locked by the process that measures; the system unlocks it however that process
-ends, so that no lock outlives its holder. What the file says (who, since when, at what) is for people.
+ends, so that no lock outlives its holder. The file's text (holder, start time, run) is for people.
 """
 
 import datetime as dt
@@ -21,12 +21,12 @@ LOCK_NAME = "machine.lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The process that measures on this machine."""
+    """The measuring process of this machine."""
 
     pid: int
     process_started_at: float  # see `workers.machine.process_identity.started_s`
     boot_id: str | None
-    command: str  # as `interlace work`
+    command: str  # such as `interlace work`
     run_id: str | None  # None: between two runs
     since: str  # ISO 8601, UTC
 
@@ -37,7 +37,7 @@ class Holder:
 
 
 class MachineLock:
-    """The lock of one command. A context manager: leaving it lets go. Simulated runs measure nothing and take none."""
+    """The lock of one command, as a context manager that releases it on exit. Simulated runs take no lock."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -45,18 +45,18 @@ class MachineLock:
         self._since = ""
 
     def take(self) -> None:
-        """Hold this machine from now on. May be called again.
+        """Take the lock of this machine. May be called again.
 
         Raises:
-            HeldError: another process measures; with its id, since when, and what to do instead.
-            RefusedError: no such file can be locked here.
+            HeldError: another process measures; the message has its pid, its start time and the remedy.
+            RefusedError: the file cannot be locked here.
         """
         if self._fd is not None:
             return
         path = state_folder() / LOCK_NAME
         try:
             make_private_folder(path.parent)
-            fd = open_private(path, os.O_RDWR | os.O_CREAT)  # not inherited: no worker holds it on
+            fd = open_private(path, os.O_RDWR | os.O_CREAT)  # not inherited: no worker keeps holding it
         except OSError as error:
             raise RefusedError(
                 f"{path}: {error.strerror}; name a folder of yours with {ENVIRONMENT_VARIABLE}"
@@ -70,7 +70,7 @@ class MachineLock:
         self.at(None)
 
     def at(self, run_id: str | None) -> None:
-        """Say which run is measured; None: none just now."""
+        """Record which run is being measured, or None between two runs."""
         if self._fd is None:
             return
         holder = Holder(**asdict(current_lease()), command=self._command, run_id=run_id, since=self._since)
@@ -83,7 +83,7 @@ class MachineLock:
 
     def __exit__(self, *_: object) -> None:
         if self._fd is not None:
-            os.ftruncate(self._fd, 0)  # a process that goes on living no longer holds it
+            os.ftruncate(self._fd, 0)  # this process may live on, but no longer holds the lock
             os.close(self._fd)
             self._fd = None
 
@@ -103,7 +103,7 @@ def _lock(fd: int, path: Path) -> None:
 
 
 def machine_holder() -> Holder | None:
-    """Who measures now; None: nobody. Takes no lock, so that looking never stands in a run's way."""
+    """Return the process that measures now, or None. Takes no lock, so that a look never blocks a run."""
     found = _read(state_folder() / LOCK_NAME)
     if found is None:
         return None
@@ -112,7 +112,7 @@ def machine_holder() -> Holder | None:
 
 
 def _makes_sense(found: Holder) -> bool:
-    """Whether what a file says can be a holder: anything may stand in it."""
+    """Return whether the file's content can describe a holder: the file may contain anything."""
     dt.datetime.fromisoformat(found.since)
     texts = (found.command, found.boot_id or "", found.run_id or "")
     return (
@@ -128,4 +128,4 @@ def _read(path: Path) -> Holder | None:
         found = Holder(**json.loads(read_private(path)))
         return found if _makes_sense(found) else None
     except (OSError, ValueError, TypeError, RecursionError):
-        return None  # nobody ever, or it is being written just now
+        return None  # never written, or being written at this moment

@@ -1,7 +1,7 @@
-"""A night: the queue of this machine, run after run, until it is empty or the time has come.
+"""A night: executes the queue of this machine, run after run, until it is empty or the time is up.
 
-No run's error ends it. Only an interruption does, or a database that nothing can be stored in. The queue is read again
-after each run, so what is added, moved or cancelled meanwhile counts.
+No run's error ends it; only an interruption does, or a database that cannot be written to. The queue is read again
+after each run, so runs that are added, moved or cancelled meanwhile count.
 """
 
 import datetime as dt
@@ -35,12 +35,12 @@ class Ended:
     note: str | None
     started_at: dt.datetime
     ended_at: dt.datetime
-    verdicts: str  # sentences; empty: nothing was judged
+    verdicts: str  # as sentences; empty: nothing was judged
     problems: tuple[str, ...]  # of its trials and arms
 
 
 class Teller(Protocol):
-    """Told how the night goes."""
+    """Receives the events of a night."""
 
     def run_begins(self, entry: Entry) -> AbstractContextManager[Observer]: ...
     def run_ended(self, ended: Ended) -> None: ...
@@ -55,7 +55,7 @@ class Check:
 
     entry: Entry
     found: dict[str, str | None]  # by arm
-    refused: str | None  # why it does not start; None: it will
+    refused: str | None  # why it does not start; None: it starts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,11 +72,11 @@ class Night:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time has come."""
+        """Return whether the time is up."""
         return self.until is not None and self.now() >= self.until
 
     def check(self, waiting: Sequence[Waiting]) -> None:
-        """The preflight of all runs: a run that fails is reported at once, and does not start."""
+        """Run the preflight of all waiting runs; a run that fails is reported at once and does not start."""
         found = []
         for each in waiting:
             if each.plan is None or not needs_check(each.entry, now=self.now()):
@@ -111,10 +111,10 @@ class Night:
         )
 
     def drain(self) -> None:
-        """Run what waits.
+        """Execute the waiting runs.
 
         Raises:
-            KeyboardInterrupt: interrupted; the run under way keeps its place.
+            KeyboardInterrupt: interrupted; the current run keeps its place.
             StorageError: nothing can be stored.
         """
         tried: set[str] = set()
@@ -157,7 +157,7 @@ class Night:
         self.teller.run_ended(self.ended[-1])
 
     def _verdicts(self, entry: Entry, *, store: bool) -> str:
-        """In words. Those of a run that is not whole are not stored: they are of the moment."""
+        """Return the verdicts as sentences. Those of an incomplete run are not stored: they are provisional."""
         from orchestrator.judging import judge, judge_run  # pandas: not before the first trial
         from orchestrator.stored_run import StoredRun
 

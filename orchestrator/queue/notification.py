@@ -1,10 +1,10 @@
-"""Telling somebody that the night has ended: a webhook, a command, or both, as the environment says.
+"""Send a notification when the night has ended: to a webhook, a command, or both, as the environment configures.
 
     INTERLACE_NOTIFY_WEBHOOK   a URL that takes a POST of JSON: {"text": one line, "summary": Markdown, "exit_code": n}
     INTERLACE_NOTIFY_COMMAND   a command line; it gets the summary file as its last argument and the text on its input
 
-They are settings of a person and a machine, not of one plan, and an address may be a secret: no plan stores them and no
-message shows them. A notification that fails is a note, and takes a bounded time: the night has ended all the same.
+They are settings of a person and a machine, not of a plan, and an address may be a secret: no plan stores them and no
+message shows them. A notification that fails becomes a note, after a bounded time: the night has ended all the same.
 """
 
 import json
@@ -19,14 +19,14 @@ from workers.masking import KNOWN, mask
 
 WEBHOOK = "INTERLACE_NOTIFY_WEBHOOK"
 COMMAND = "INTERLACE_NOTIFY_COMMAND"
-TIMEOUT_S = 20.0  # of each way, whatever the other side does
+TIMEOUT_S = 20.0  # per channel, whatever the other side does
 _SHOWN = 300
 
 
 def notify(
     headline: str, text: str, path: Path, *, exit_code: int, environment: Mapping[str, str] = os.environ
 ) -> list[str]:
-    """Send what is configured. What failed, in one line each; never the address itself."""
+    """Send the configured notifications; return one line per failure, never with the address itself."""
     ways: list[tuple[str, Callable[[str], str | None]]] = [
         (WEBHOOK, lambda url: _post(url, {"text": headline, "summary": text, "exit_code": exit_code})),
         (COMMAND, lambda command: _run(command, text, path)),
@@ -40,7 +40,7 @@ def notify(
 
 
 def _bounded(send: Callable[[str], str | None], value: str) -> str | None:
-    """The problem, after the time-out at the latest: a server may trickle its answer, a resolver may hang."""
+    """Return the problem, after the time-out at the latest: a server may trickle its answer, a resolver may hang."""
     problems: list[str | None] = []
 
     def work() -> None:
@@ -66,14 +66,14 @@ def _post(url: str, body: Mapping[str, object]) -> str | None:
                 "POST", url, content=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
             ) as response,
         ):
-            status = response.status_code  # what else it answers is not read
+            status = response.status_code  # the rest of the answer is not read
     except httpx.TimeoutException:
         return f"no answer within {TIMEOUT_S:g} s"
     except httpx.UnsupportedProtocol:
         return "is not an http or https address"
     except httpx.HTTPError as error:
         return f"not reached: {error}"
-    except (httpx.InvalidURL, ValueError):  # the text would show parts of the address
+    except (httpx.InvalidURL, ValueError):  # its text would show parts of the address
         return "is not a valid http or https address, or the environment's proxy is not"
     if 300 <= status < 400:
         return f"answered {status}: redirects are not followed; set the final address"

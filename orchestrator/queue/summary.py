@@ -17,19 +17,19 @@ FOLDER = "nights"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A night as it ended."""
+    """The result of a night."""
 
     host: str
     database: str
     began_at: dt.datetime
     ended_at: dt.datetime
-    why: str  # it ended
+    why: str  # the reason why it ended
     runs: Sequence[Ended]
     waiting: int  # runs left
 
     @property
     def headline(self) -> str:
-        """One line."""
+        """Return the summary in one line."""
         done = sum(run.state == "done" for run in self.runs)
         failed = sum(run.state == "failed" for run in self.runs)
         parts = [f"{done} of {len(self.runs)} runs done" if self.runs else "no run began"]
@@ -39,7 +39,7 @@ class Summary:
 
 
 def markdown(summary: Summary) -> str:
-    """The night, for people: what ran, what it showed, what went wrong and where to look."""
+    """Render the night for people: the runs, their results, the problems and where to look."""
     return "\n".join(_lines(summary)) + "\n"
 
 
@@ -78,16 +78,16 @@ def _local(moment: dt.datetime) -> str:
 
 
 def _zone(summary: Summary) -> str:
-    """The zone of all times in the file; two names in a night in which the clocks are set."""
+    """Return the zone of all times in the file: two names in a night in which the clocks change."""
     ends = (summary.began_at.astimezone(), summary.ended_at.astimezone())
     return ", then ".join(dict.fromkeys(f"{moment:%Z}" for moment in ends))
 
 
 def write_summary(summary: Summary, database: Path) -> Path:
-    """Write the night's file; one that ended in the same minute keeps its own.
+    """Write the night's file, without overwriting that of another night that ended in the same minute.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     folder = database.parent / FOLDER
     make_private_folder(folder)

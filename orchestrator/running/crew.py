@@ -1,4 +1,4 @@
-"""The worker processes of a run: one per arm, resident or swapped. Knows nothing of rounds or results."""
+"""The worker processes of a run: one per arm, resident or swapped. Independent of rounds and results."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from workers.machine.telemetry import Reading
 from workers.protocol import Generate, Generation, Hello, Load, Loaded, Probe, Told
 from workers.supervision.worker_process import StopReport, WorkerProcess, WorkerSpec
 
-# Of an engine's configuration: who it is, its other weights, and the interpreter that runs it.
+# Keys of an engine's configuration that are not settings: its identity, its other weights and its interpreter.
 NOT_SETTINGS = ("_target_", "name", "draft", "python")
 
 
@@ -34,10 +34,10 @@ class Member:
         return self.process.spec.log_path
 
     def generate(self, request: Generate) -> list[Generation]:
-        """Run one conversation: one generation a turn.
+        """Run one conversation: one generation per turn.
 
         Raises:
-            workers.errors.WorkerFault: with the turns that were answered before it.
+            workers.errors.WorkerFault: holds the turns that were answered before it.
         """
         return self.process.generate(request, self.deadlines)
 
@@ -46,14 +46,14 @@ class Member:
         again as a first token may take.
 
         Raises:
-            workers.errors.WorkerFault: its `alive` says whether the worker goes on.
+            workers.errors.WorkerFault: its `alive` states whether the worker still runs.
         """
         return self.process.probe(request, limit_s=request.budget_s + self.deadlines.first_token_s)
 
 
 @dataclass(slots=True)
 class Crew:
-    """Loads arms on demand. `swap` keeps one arm at a time: the others' processes end before it is loaded."""
+    """Loads arms on demand. With `swap`, one arm is loaded at a time: the others' processes end before."""
 
     run_id: str
     log_dir: Path
@@ -61,17 +61,17 @@ class Crew:
     swap: bool
     weights: Mapping[str, Weights]  # by arm
     journal_path: Path
-    note: Callable[[str], None] = lambda text: None  # called with lines for a person on a worker's end
+    note: Callable[[str], None] = lambda text: None  # called with lines for people when a worker ends
     settle: Callable[[], object] | None = None  # called between one swapped arm's end and the next one's load
     available_bytes: Callable[[], int] = available_bytes
-    # Told of a swapped arm that did not end when it had to make room for the next one: the arm, and what happened.
+    # Called with a swapped arm that did not end when it had to make room for the next one, and what happened.
     hung: Callable[[str, str], None] = lambda arm, words: None
     members: dict[str, Member] = field(default_factory=dict)
     survivors: set[int] = field(default_factory=set)  # pids that no signal ended
     unreturned_bytes: int | None = None  # of what the last swapped arm held; None: unknown, or none was ended yet
 
     def member(self, arm: Arm, *, on_load: Callable[[Member], None]) -> Member:
-        """The arm's worker, loaded first if it is not there; then `on_load` is called before it is returned.
+        """Return the arm's worker. If it has to be loaded first, `on_load` is called with it.
 
         Raises:
             workers.errors.WorkerFault: it did not load.
@@ -85,7 +85,7 @@ class Crew:
         try:
             on_load(member)
         except WorkerFault:
-            self.discard(arm)  # half warmed up is not loaded
+            self.discard(arm)  # a half-warmed-up worker does not count as loaded
             raise
         return member
 
@@ -115,7 +115,7 @@ class Crew:
         return Member(process=process, deadlines=self.deadlines, hello=process.hello, loaded=loaded)
 
     def discard(self, arm: Arm) -> str | None:
-        """End the arm's worker; the next use loads it anew. In words how it hung; None: it ended as asked."""
+        """End the arm's worker; the next use loads it anew. Return how it hung, or None if it ended as asked."""
         if member := self.members.pop(arm.name, None):
             return self._hang(self._stop(arm.name, member))
         return None
@@ -128,7 +128,7 @@ class Crew:
         return {name: self._stop(name, self.members.pop(name)) for name in list(self.members)}
 
     def _hand_over(self) -> None:
-        """From one swapped arm to the next: the former is ended, and its memory has to come back."""
+        """Make room for the next swapped arm: end the former and let its memory be returned."""
         before = self.available_bytes()
         reports = self._close()
         for arm, report in reports.items():
@@ -149,7 +149,7 @@ class Crew:
             )
 
     def memory_reading(self) -> Reading:
-        """For the trials' telemetry: what a swapped arm's end has not given back."""
+        """Return a telemetry reading of the memory that an ended swapped arm has not returned."""
         reason = "no arm was ended to make room yet" if self.unreturned_bytes is None else None
         source = "available memory before and after a swapped arm's end"
         value = None if self.unreturned_bytes is None else float(self.unreturned_bytes)
@@ -162,7 +162,7 @@ class Crew:
         return f"did not stop within {self.deadlines.teardown_s:g} s, {how}"
 
     def _stop(self, arm: str, member: Member) -> StopReport:
-        """A worker that has to be signalled has answered all the same; the note is for people."""
+        """Stop a worker. One that had to be signalled has answered all the same; the note is for people."""
         report = member.process.stop(self.deadlines.teardown_s)
         self.survivors |= set(report.survivors)
         if report.survivors:
@@ -177,12 +177,12 @@ class Crew:
 
 
 def _ended_in_a_request(report: StopReport) -> bool:
-    """A busy worker is not asked to stop: the first signal is its end, and says nothing of processes left behind."""
+    """Return whether a request was running: such a worker gets a signal at once, which is no sign of leftovers."""
     return report.signals == (signal.SIGTERM.name,) and report.returncode == -signal.SIGTERM
 
 
 def _file_name(arm: str) -> str:
-    """An arm's name as a file's, in ASCII: not every locale has names with other letters."""
+    """Turn an arm's name into an ASCII file name: not every locale allows other letters."""
     return "".join(map(_letter, arm))
 
 

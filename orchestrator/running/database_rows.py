@@ -1,4 +1,4 @@
-"""Database rows from a run's values: those that runs share (found, else made), and the parts of a trial."""
+"""Database rows from a run's values: rows that runs share (found or created), and the parts of a trial."""
 
 import datetime as dt
 import hashlib
@@ -74,7 +74,7 @@ def gate_detail(passage: Passage) -> dict[str, Any]:
 
 
 def _answer_identity(generation: Generation) -> str:
-    """The hash of the token ids; of the text where the server returned none, else all its answers would be equal."""
+    """Hash the token ids, or the text if the server returned no ids: else all its answers would be equal."""
     if generation.token_ids:
         return sha256_of(generation.token_ids)
     return f"text:{hashlib.sha256(generation.text.encode('utf-8', 'surrogatepass')).hexdigest()}"
@@ -85,7 +85,7 @@ def _seconds(stamp_us: int | None) -> float | None:
 
 
 def telemetry_values(trial_id: str, **readings: Sequence[Reading]) -> list[dict[str, Any]]:
-    """The readings of each phase as plain values: sixty objects would cost more than all else of a trial's commit."""
+    """Return the readings of each phase as plain values: sixty ORM objects would dominate a trial's commit."""
     return [
         {"trial_id": trial_id, "phase": phase}
         | {name: getattr(reading, name) for name in ("field", "value", "value_text", "source", "reason")}
@@ -111,10 +111,10 @@ def words(readings: Sequence[Reading], name: str) -> tuple[str | None, str | Non
 def environment_row(
     session: Session, hello: Hello, host: HostFacts, *, served: Served | None = None
 ) -> models.Environment:
-    """The versions that made an arm's figures.
+    """Return the row of the software versions that produced an arm's figures.
 
     Args:
-        served: what the environment of the arm's server holds; None: the worker itself runs the model.
+        served: the packages in the server's environment; None: the worker itself runs the model.
     """
     found = served or Served(python=hello.python, versions=hello.versions)
     parts: list[Any] = [found.python, found.versions, host.os, host.os_build]
@@ -138,7 +138,7 @@ def environment_row(
 
 
 def checkpoint_row(session: Session, config: dict[str, Any], info: CheckpointInfo | None) -> models.Checkpoint:
-    """The weights' row; without weights (simulated) the configuration is the identity."""
+    """Return the row of the weights; a simulated checkpoint has none and is identified by its configuration."""
     digest = info.digest if info is not None else "config:" + sha256_of(config)
     row = models.Checkpoint(
         id=models.new_id(),
@@ -151,7 +151,7 @@ def checkpoint_row(session: Session, config: dict[str, Any], info: CheckpointInf
         config=config,
     )
     row = found_or_added(session, row, models.Checkpoint.digest)
-    if info is not None and row.bytes_read_per_token is None:  # a row from before they were stored has none
+    if info is not None and row.bytes_read_per_token is None:  # an older row lacks them
         row.bytes_read_per_token = config.get("bytes_read_per_token") or info.bytes_read_per_token
         row.kv_bytes_per_token = info.kv_bytes_per_token
     session.flush()

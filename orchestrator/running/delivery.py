@@ -1,25 +1,26 @@
-"""How far the arrival times of tokens determine the rate at which they were generated. Pure.
+"""Decide whether the arrival times of tokens determine the rate at which they were generated. Pure.
 
 A server's tokens are stamped when they arrive. Tokens that arrive together have no times of their own: they are one
-burst, whether one chunk brought them, one read, or a proxy that had held them back. Bursts lie `_gap_us` or more apart.
+burst, whether they came in one chunk, in one read, or from a proxy that had held them back. Bursts lie `_gap_us` or
+more apart.
 
-Let n tokens come in K bursts at b_1 < ... < b_K, with c_1 .. c_K tokens. A buffer that is emptied gives away all that
-it holds. So the last token was made between b_(K-1) and b_K, and the first burst's last token at most one token's time
-before b_1. The rate (n - c_1) / (b_K - b_1) is then wrong by no more than about
+Let n tokens come in K bursts at b_1 < ... < b_K, with c_1 .. c_K tokens. A flushed buffer passes on all that it holds.
+So the last token was made between b_(K-1) and b_K, and the first burst's last token at most one token's time before
+b_1. The rate (n - c_1) / (b_K - b_1) is then wrong by no more than about
 
     bound = (b_K - b_(K-1)) / (b_K - b_1)
 
-which is 1 / (K - 1) for a buffer that a timer empties. Above `TOLERANCE`, the margin within which two rates are called
-equal by default, there is no rate; nor where the last burst holds far more than the others, since whoever sends at a
-pace of his own, and the rest at the end, does not give away all that he holds. Two kinds of streams need no such bound,
-since nothing is held back in them:
+which is 1 / (K - 1) for a buffer that a timer flushes. If the bound exceeds `TOLERANCE`, the margin within which two
+rates are called equal by default, there is no rate; nor is there one if the last burst is far larger than the others,
+because a sender with its own pace, which sends the rest at the end, does not pass on all that it holds. Two kinds of
+streams need no such bound, since nothing is held back in them:
 
-- token by token: bursts after the first hold one token, but for a few;
+- token by token: nearly all bursts after the first hold one token;
 - speculation that is known to run: by its verify steps, by stated counts that fit the bursts, or by a sign of it and
-  bursts no larger than a verify step. A burst is then what a pass committed. Of a server at least `LEAST_PASSES` bursts
-  are needed, since a buffer in front of it looks the same.
+  bursts no larger than a verify step. A burst is then the tokens that one pass committed. A server needs at least
+  `LEAST_PASSES` bursts, since a buffer in front of it looks the same.
 
-In process a stamp follows an evaluation, with no stream between: only stamps that no pass can part are one burst.
+In process a stamp follows an evaluation directly: only stamps too close for a pass between them are one burst.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,16 +32,16 @@ from workers.protocol import Generation
 
 TOLERANCE = 0.02
 # Arrivals closer than this are one burst: no model on this hardware makes 2,000 tokens/s one by one, and a program that
-# empties a buffer writes a chunk in a tenth of that time. In process: ticks without a pass between them.
+# flushes a buffer writes a chunk in a tenth of that time. In process: ticks without a pass between them.
 SERVED_GAP_US, IN_PROCESS_GAP_US = 500, 20
 GAP_SHARE = 0.1  # of the mean gap: a server's closer arrivals were made before and sent together
-_STALL = 10  # gaps longer than so many usual ones count as so many: one stall does not make bursts of all the rest
-_MET_SHARE, _MET = 0.25, 2  # tokens that may meet another one on their way, by chance
-_LAST_SHARE = 0.05  # of all tokens, or two usual bursts: a larger last burst was held back to the end
+_STALL = 10  # a gap counts as at most so many usual ones: one stall does not turn all other tokens into bursts
+_MET_SHARE, _MET = 0.25, 2  # tokens that may catch up with another one on the way, by chance
+_LAST_SHARE = 0.05  # of all tokens, or two usual bursts: a larger last burst was held back until the end
 _COVERED = 0.5  # of all tokens must have come after the first burst
 LEAST_PASSES = 4
 MOST_PER_PASS = 17  # tokens that one verify pass commits: a block of 16 and the target's own
-_FITS = 1.5  # bursts may be larger than the counts say by this factor
+_FITS = 1.5  # bursts may exceed the stated counts by this factor
 _PREFILL_TOLERANCE = 0.1  # of the first token's time may have gone into tokens that came with it
 
 
@@ -49,10 +50,10 @@ class Delivery:
     """How one generation's tokens arrived.
 
     Attributes:
-        at_us: when each burst came. sizes: its tokens.
+        at_us: arrival time of each burst. sizes: tokens of each burst.
         served: over HTTP.
-        by_pass: several tokens a burst are what the mechanism's passes committed.
-        unsent: tokens were counted whose text never came.
+        by_pass: a burst of several tokens is what one pass of the mechanism committed.
+        unsent: the server counted tokens whose text never came.
     """
 
     at_us: Sequence[int]
@@ -67,17 +68,17 @@ class Delivery:
 
     @property
     def at_once(self) -> bool:
-        """All of several tokens came together, and no pass is known that made them together."""
+        """Return whether several tokens all came together, although no single pass is known to have made them."""
         return len(self.sizes) == 1 and self.tokens > 1 and not self.by_pass
 
     @property
     def knows_first(self) -> bool:
-        """Whether the first token's time is known."""
+        """Return whether the first token's time is known."""
         return bool(self.sizes) and not self.at_once and not self.unsent
 
     @property
     def by_token(self) -> bool:
-        """Nobody held tokens back, but for the first ones."""
+        """Return whether no tokens were held back, except the first ones."""
         later = self.sizes[1:]
         met = sum(later) - len(later)
         if not later or met > max(_MET_SHARE * len(later), min(_MET, len(later) / 2)):
@@ -86,7 +87,7 @@ class Delivery:
 
     @property
     def bound(self) -> float:
-        """Relative error that holding back can cause in the decode rate; 1: nothing is known."""
+        """Return the relative error that held-back tokens can cause in the decode rate; 1: nothing is known."""
         if len(self.at_us) < 3 or not self._covered:
             return 1.0
         gaps = [later - earlier for earlier, later in pairwise(self.at_us)]
@@ -94,7 +95,7 @@ class Delivery:
 
     @property
     def knows_rate(self) -> bool:
-        """Whether the decode rate follows from these arrivals."""
+        """Return whether the decode rate follows from these arrivals."""
         if len(self.sizes) < 2 or self.unsent:
             return False
         if self.by_pass:
@@ -110,7 +111,7 @@ class Delivery:
         return self.sizes[-1] > max(2 * median(self.sizes[1:]), _LAST_SHARE * self.tokens)
 
     def knows_prefill(self, rate_tps: float | None) -> bool:
-        """Whether the first burst's time is that of its first token, give or take a tenth."""
+        """Return whether the first burst's time is that of its first token, within a tenth."""
         if not self.knows_first:
             return False
         if self.by_pass or self.sizes[0] == 1:
@@ -118,7 +119,7 @@ class Delivery:
         return rate_tps is not None and (self.sizes[0] - 1) / rate_tps <= _PREFILL_TOLERANCE * self.at_us[0] / 1e6
 
     def flags(self) -> Iterator[str]:
-        """Codes of the rates that the arrivals do not determine."""
+        """Yield the codes of the rates that the arrivals do not determine."""
         if self.at_once:
             yield "delivered_at_once"
         elif len(self.sizes) > 1 and not self.knows_rate and not self.unsent:
@@ -128,7 +129,7 @@ class Delivery:
 
 
 def read_delivery(generation: Generation) -> Delivery:
-    """How the tokens of a generation arrived."""
+    """Read from a generation how its tokens arrived."""
     served = generation.stamps_of == "chunk"
     stamps_us = generation.stamps_us
     limit_us = _gap_us(stamps_us) if served else IN_PROCESS_GAP_US
@@ -150,7 +151,7 @@ def read_delivery(generation: Generation) -> Delivery:
 
 
 def _gap_us(stamps_us: Sequence[int]) -> float:
-    """Arrivals closer than this are one burst."""
+    """Return the gap below which arrivals are one burst."""
     gaps = [later - earlier for earlier, later in pairwise(stamps_us)]
     apart = [gap for gap in gaps if gap >= SERVED_GAP_US]
     if not apart:
@@ -160,7 +161,7 @@ def _gap_us(stamps_us: Sequence[int]) -> float:
 
 
 def _by_pass(generation: Generation, sizes: Sequence[int]) -> bool:
-    """Whether the mechanism's passes explain that several tokens came together."""
+    """Return whether the mechanism's passes explain that several tokens came together."""
     if not sizes:
         return False
     mean = sum(sizes) / len(sizes)
@@ -172,7 +173,7 @@ def _by_pass(generation: Generation, sizes: Sequence[int]) -> bool:
 
 
 def _passes(generation: Generation) -> int | None:
-    """The target's passes, by the verify steps or by what a server states; None: nobody says."""
+    """Return the number of the target's passes, by the verify steps or by a server's count; None if unknown."""
     if generation.steps is not None:
         first = generation.tokens - sum(step[2] for step in generation.steps)
         return max(1, len(generation.steps) + max(first, 0))

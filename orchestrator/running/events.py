@@ -22,7 +22,7 @@ class Observer:
         """The preflight of this arm begins."""
 
     def preflight(self, arm: str, problem: str | None) -> None:
-        """The preflight of this arm has ended; None: the arm is ready."""
+        """The preflight of this arm has ended, with its problem, or None if the arm is ready."""
 
     def started(self, left: "Remainder") -> None:
         """The rounds begin."""
@@ -49,7 +49,7 @@ class Observer:
         """The arm takes no further part."""
 
     def noted(self, text: str) -> None:
-        """Something that a person should know."""
+        """A note for people."""
 
 
 _EVENTS = tuple(name for name in vars(Observer) if not name.startswith("_"))

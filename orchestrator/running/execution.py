@@ -1,6 +1,6 @@
-"""Running a stored run on this machine, from its first unfinished round on.
+"""Execute a stored run on this machine, from its first unfinished round on.
 
-What needs pandas is imported when it is needed: a run that goes on is at its first trial a second earlier.
+Modules that need pandas are imported late: a resumed run reaches its first trial a second earlier.
 """
 
 import signal
@@ -46,12 +46,12 @@ def carry_out(
     should_stop: Callable[[], bool] = lambda: False,
     after_rounds: AfterRounds | None = _probes,
 ) -> None:
-    """Run what is left of a stored run. However it ends, the run's state says so.
+    """Execute the rest of a stored run. The run's state records how it ended.
 
     Raises:
         HeldError: another process runs it; nothing was changed.
         KeyboardInterrupt: interrupted, by Ctrl-C, by SIGTERM or by the end of the terminal.
-        Exception: whatever else ended it; what is finished is stored.
+        Exception: any other error that ended it; the finished trials are stored.
     """
     try:
         with ending_signals_as_interrupts():
@@ -74,7 +74,7 @@ def carry_out(
 
 
 def _leave(recorder: Recorder, status: str, *, note: str) -> None:
-    """A run whose state cannot be stored is known by its lease: a process that is gone left it."""
+    """Store how the run ended. If that fails, its lease still shows that the process is gone."""
     try:
         recorder.finish(status, note=note)
     except StorageError as error:
@@ -88,10 +88,10 @@ def run_recorded(
     should_stop: Callable[[], bool] = lambda: False,
     after_rounds: AfterRounds | None = None,
 ) -> None:
-    """Run what is left of a stored run.
+    """Execute the rest of a stored run.
 
     Args:
-        should_stop: asked before each round; a round that began is finished.
+        should_stop: called before each round; a round that has begun is finished.
         after_rounds: called after the last trial, before the workers end.
 
     Raises:
@@ -136,7 +136,7 @@ def run_recorded(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Point:
-    """Where a run goes on."""
+    """The point from which a run is resumed."""
 
     remainder: Remainder
     dropped: frozenset[str]
@@ -144,7 +144,7 @@ class _Point:
 
 
 def _go_on(recorder: Recorder, schedule: Sequence[ScheduledTrial]) -> _Point:
-    """Put in order what a former process left: the trial that it died in, and a round that was cut short."""
+    """Settle what a former process left: the trial in which it died, and a round that was cut short."""
     stored = stored_trials(recorder.database, recorder.run_id)
     seed = replay_seed(recorder.plan)
     if (died_in := under_way(schedule, stored.trials, stored.current, seed=seed)) is not None:
@@ -181,7 +181,7 @@ def _decided(recorder: Recorder) -> dict[str, str]:
 def crew_of(
     recorder: Recorder, weights: Mapping[str, ArmWeights], *, note: Callable[[str], None], swap: bool | None = None
 ) -> Crew:
-    """The run's workers, none of them loaded yet.
+    """Return the run's workers, none of them loaded yet.
 
     Args:
         swap: whether one is loaded at a time; None: as planned.
@@ -204,7 +204,7 @@ def crew_of(
 
 @contextmanager
 def ending_signals_as_interrupts() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a terminal that closes, end a run as Ctrl-C does: the workers end, the run can go on."""
+    """Let SIGTERM, and SIGHUP of a closing terminal, end a run as Ctrl-C does: it can be resumed, workers end."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

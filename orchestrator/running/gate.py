@@ -1,13 +1,13 @@
 """Conditions that must hold before a trial starts. Clock, sleep and readings are passed in, so that tests do not wait.
 
-Conditions look at what was read lately: a level must have held for a while, a load is a mean over a window. Nothing
-read yet is nothing wrong: a quiet machine passes at once. Four kinds differ in how long they are waited for:
+Conditions look at recent readings: a level must have held for a while, a load is a mean over a window. A condition
+without readings holds, so a quiet machine passes at once. Four kinds differ in how long they are waited for:
 
     heat    thermal level, canary       until `timeout_s`, before every trial: waiting cools
     power   mains, power mode           until `timeout_s`
     busy    other CPU and GPU use,      until `busy_timeout_s`, and all of them together no longer than `busy_budget_s`
             memory pressure, swap       in the whole run: on a shared machine they may never hold
-    orphan  what looks like a leftover  until `timeout_s`, once in the whole run: it may be there to stay
+    orphan  a possible leftover         until `timeout_s`, once in the whole run: it may be there to stay
 """
 
 import math
@@ -21,7 +21,7 @@ from workers.machine.samples import Sample
 POLL_S = 1.0
 HEAT, POWER, BUSY, ORPHAN = "heat", "power", "busy", "orphan"
 
-# Where `busy_timeout_s` and `busy_budget_s` are null. A Mac is its user's own: other load ends. Elsewhere it may not.
+# Used if `busy_timeout_s` and `busy_budget_s` are null. A Mac has one user: other load ends. Elsewhere it may not.
 _BUSY_TIMEOUT_S = {"darwin": 420.0}
 _BUSY_BUDGET_S = {"darwin": 3600.0}
 _BUSY_TIMEOUT_ELSEWHERE_S, _BUSY_BUDGET_ELSEWHERE_S = 5.0, 20.0
@@ -35,7 +35,7 @@ class Finding:
 
     name: str
     kind: str  # heat | power | busy | orphan
-    problem: str | None = None  # what is seen, and what is wanted; None: it holds, or cannot be read
+    problem: str | None = None  # what was read and what is wanted; None: it holds, or cannot be read
     unreadable: str | None = None  # why it cannot be read
 
 
@@ -44,7 +44,7 @@ class Passage:
     """How a trial got through the gate."""
 
     waited_s: float = 0.0
-    hot_start: str | None = None  # what did not hold when its time was up; None: all held
+    hot_start: str | None = None  # the conditions that did not hold when the time was up; None: all held
     hot_kinds: tuple[str, ...] = ()  # of the conditions that did not hold
     skipped: bool = False  # the trial must not run
     waited_for: Mapping[str, float] = field(default_factory=dict)  # seconds, by condition
@@ -52,7 +52,7 @@ class Passage:
 
     @property
     def state(self) -> str:
-        """open | waited | hot_start | skipped"""
+        """Return open, waited, hot_start or skipped."""
         if self.skipped:
             return "skipped"
         if self.hot_start is not None:
@@ -65,21 +65,21 @@ OPEN = Passage()
 
 @dataclass(slots=True, kw_only=True)
 class Gatekeeper:
-    """Holds trials up until the gate's conditions hold, or their time is over. One a run: it keeps the run's budget."""
+    """Delays trials until the gate's conditions hold or their time is up. One per run: it keeps the run's budget."""
 
     gate: Gate
-    samples: Callable[[], Sequence[Sample]]  # of the last while, oldest first; called once a poll
+    samples: Callable[[], Sequence[Sample]]  # the recent ones, oldest first; called once per poll
     clock: Callable[[], float]  # the samples' monotonic seconds
     sleep: Callable[[float], None]
     notify: Callable[[str], None] = lambda text: None
     platform: str = sys.platform
-    leftovers: Callable[[], Finding] | None = None  # looks for what earlier processes left; called once a poll
+    leftovers: Callable[[], Finding] | None = None  # looks for leftovers of earlier processes; called once per poll
     busy_spent_s: float = 0.0
     orphan_spent_s: float = 0.0
-    canary_ratio: float | None = None  # of the last one
+    canary_ratio: float | None = None  # of the last canary
 
     def wait(self, canary: Callable[[], float | None] | None = None) -> Passage:
-        """Let one trial through.
+        """Wait until one trial may start.
 
         Args:
             canary: the speed of a short decode now over that of a cold machine; None: unknown. Costs a decode.
@@ -96,8 +96,8 @@ class Gatekeeper:
             findings = check(self.gate, self.samples(), now=self.clock())
             findings += [self.leftovers()] if self.leftovers is not None else []
             due = canary is not None and self.clock() - canary_at >= self.gate.canary_interval_s
-            # Only where nothing else is wrong: a decode would keep warm what is waited for to cool, and the first one
-            # must be a cold machine's.
+            # Only if nothing else is wrong: a decode would heat a machine that is waited for to cool, and the first
+            # one must run on a cold machine.
             if canary is not None and due and all(finding.problem is None for finding in findings):
                 self.canary_ratio, canary_at = canary(), self.clock()
                 canary_finding = _canary(self.gate, self.canary_ratio)
@@ -109,7 +109,7 @@ class Gatekeeper:
             self._pause(patient, began, waited_for)
 
     def _left_s(self, finding: Finding, began: float) -> float:
-        """How much longer this condition is waited for."""
+        """Return how many seconds longer this condition is waited for."""
         waited_s = self.clock() - began
         if finding.kind == ORPHAN:
             return min(self.gate.timeout_s - waited_s, self.gate.timeout_s - self.orphan_spent_s)
@@ -152,7 +152,7 @@ class Gatekeeper:
 
 
 def gate_words(gate: Gate, *, platform: str = sys.platform) -> str:
-    """For how long a gate can hold a trial up, and what it wants, for the plan."""
+    """Describe for the plan what a gate waits for and how long it can delay a trial."""
     wanted = {
         "a cool machine": gate.thermal_level_max is not None or gate.canary_tokens > 0,
         "mains power": gate.power_source == "mains",
@@ -171,7 +171,7 @@ def gate_words(gate: Gate, *, platform: str = sys.platform) -> str:
 
 
 def busy_limits_s(gate: Gate, platform: str) -> tuple[float, float]:
-    """The longest waits for other load, in seconds: per trial, and in the whole run."""
+    """Return the longest waits for other load, in seconds: per trial, and in the whole run."""
     timeout_s, budget_s = gate.busy_timeout_s, gate.busy_budget_s
     if timeout_s is None:
         timeout_s = min(_BUSY_TIMEOUT_S.get(platform, _BUSY_TIMEOUT_ELSEWHERE_S), gate.timeout_s)
@@ -181,7 +181,7 @@ def busy_limits_s(gate: Gate, platform: str) -> tuple[float, float]:
 
 
 def check(gate: Gate, samples: Sequence[Sample], *, now: float) -> list[Finding]:
-    """Every condition that the gate has, by what was read lately. Pure."""
+    """Check every condition of the gate against the recent readings. Pure."""
     return list(_findings(gate, samples, now))
 
 
@@ -218,7 +218,7 @@ class _Window:
     def at_most(
         self, name: str, kind: str, limit: float, words: str, *, window_s: float, peak: bool = False
     ) -> Finding:
-        """The mean, or with `peak` the maximum, over the window."""
+        """Require the mean over the window, or with `peak` the maximum, to be at most `limit`."""
         values = self._values(name, window_s)
         if not values:
             return self._unreadable(name, kind)
@@ -229,7 +229,7 @@ class _Window:
         return Finding(name=name, kind=kind, problem=f"{words.format(found)}, waiting for {limit:g}{held}")
 
     def is_word(self, name: str, kind: str, wanted: str, words: str) -> Finding:
-        """The newest word."""
+        """Require the newest value to be the wanted word."""
         found = [r.value_text for s in self.samples for r in s.readings if r.field == name and r.value_text]
         if not found:
             return self._unreadable(name, kind)
@@ -237,7 +237,7 @@ class _Window:
         return Finding(name=name, kind=kind, problem=problem)
 
     def growth(self, name: str, kind: str, limit: float, words: str, gate: Gate) -> Finding:
-        """A counter of microseconds, as the share of the window that it grew by."""
+        """Require that a counter of microseconds grew by at most this share of the window."""
         recent = [s for s in self.samples if s.at_s > self.now - gate.cpu_window_s]
         values = self._values(name, gate.cpu_window_s)
         if not values:
@@ -250,7 +250,7 @@ class _Window:
         return Finding(name=name, kind=kind, problem=problem)
 
     def rise(self, name: str, kind: str, limit: float, words: str, gate: Gate) -> Finding:
-        """How much higher the newest value is than the oldest of the window."""
+        """Require that the newest value exceeds the oldest of the window by at most `limit`."""
         values = self._values(name, gate.cpu_window_s)
         if not values:
             return self._unreadable(name, kind)
@@ -259,7 +259,7 @@ class _Window:
         return Finding(name=name, kind=kind, problem=problem)
 
     def _values(self, name: str, window_s: float) -> list[float]:
-        """Within the window; else the newest there is, for fields that are read seldom."""
+        """Return the values within the window, or else the newest value, for fields that are read seldom."""
         pairs = [(sample.at_s, value) for sample in self.samples if (value := sample.value(name)) is not None]
         recent = [value for at_s, value in pairs if at_s > self.now - window_s]
         return recent or [value for _, value in pairs[-1:]]

@@ -1,8 +1,8 @@
-"""Processes that earlier runs left.
+"""Processes that earlier runs left behind.
 
 They are looked for at the start of a run and before each trial: the start may be hours ago, and a worker of this run
-may leave one too. A process that is proven to be ours is ended and noted. One that only looks like ours stands in the
-way: it refuses the start, and is the condition `orphan` of the gate.
+may leave one too. A process that is proven to be ours is ended, with a note. A process that only looks like ours blocks
+the start, and is the condition `orphan` of the gate.
 """
 
 import math
@@ -25,18 +25,18 @@ STATE_FOLDER, JOURNAL_NAME = "state", "workers.jsonl"
 
 
 def journal_beside(database: Path) -> Path:
-    """The journal of all runs of one database."""
+    """Return the path of the journal of all runs of one database."""
     return database.parent / STATE_FOLDER / JOURNAL_NAME
 
 
 def clear_leftovers(journal: Path, gate: Gate, say: Callable[[str], None], *, grace_s: float = GRACE_S) -> None:
-    """End the orphans of earlier runs, and refuse to start beside what may be one.
+    """End the orphans of earlier runs, and refuse to start beside a process that may be one.
 
     Args:
         say: called with one line per orphan that was ended, with the memory that it held.
 
     Raises:
-        RefusedError: an orphan that no signal ends, or a suspect; with its pid, its memory and the remedy.
+        RefusedError: an orphan that no signal ends, or a suspect; the message has pid, memory and remedy.
     """
     found = find_leftovers(journal, large_bytes=int(gate.orphan_bytes))
     for note in found.notes:
@@ -55,7 +55,7 @@ def clear_leftovers(journal: Path, gate: Gate, say: Callable[[str], None], *, gr
 
 
 def _end(found: Leftovers, journal: Path, say: Callable[[str], None], *, grace_s: float) -> Sequence[Orphan]:
-    """End the orphans and say so of each; those that survive."""
+    """End the orphans, report each, and return those that survive."""
     survivors = end_orphans(found.orphans, grace_s=grace_s, journal=journal) if found.orphans else ()
     for orphan in found.orphans:
         if orphan not in survivors:
@@ -64,7 +64,7 @@ def _end(found: Leftovers, journal: Path, say: Callable[[str], None], *, grace_s
 
 
 def describe_orphan(orphan: Orphan) -> str:
-    """One line: who it is, whose it was, what it holds."""
+    """Describe an orphan in one line: process, its run, and its memory."""
     return (
         f"process {orphan.pid} ({hidden(orphan.title)}), arm {orphan.arm} of run {orphan.run_id},"
         f" held {_memory(orphan.memory_bytes)}"
@@ -72,12 +72,12 @@ def describe_orphan(orphan: Orphan) -> str:
 
 
 def describe_suspect(suspect: Suspect) -> str:
-    """One line: who it is, why it is suspected, what it holds."""
+    """Describe a suspect in one line: process, reason of the suspicion, and its memory."""
     return f"process {suspect.pid} ({hidden(suspect.title)}) {suspect.why}, holds {_memory(suspect.memory_bytes)}"
 
 
 def hidden(title: str) -> str:
-    """A process's command line without the secrets in it, whoever's they are."""
+    """Return a process's command line without secrets, whoever owns it."""
     for secret in literals(title):
         title = title.replace(secret, REDACTED)
     return title
@@ -92,12 +92,12 @@ SAMPLER_ARM = "sampler"  # the name under which the run's own sampler carries it
 
 @dataclass(slots=True, kw_only=True)
 class Patrol:
-    """One a run. The machine was looked at just before it began."""
+    """Looks for leftovers during a run; one per run. The machine was checked just before the run began."""
 
     journal: Path
     gate: Gate
     note: Callable[[str], None]
-    arms_in_use: Callable[[], Collection[str]] = tuple  # whose workers live
+    arms_in_use: Callable[[], Collection[str]] = tuple  # arms whose workers live
     survivors: Callable[[], Collection[int]] = tuple  # of this run's workers: pids that no signal ended
     clock: Callable[[], float] = time.monotonic
     grace_s: float = GRACE_S
@@ -110,7 +110,7 @@ class Patrol:
         self._scanned_at_s = self.clock()
 
     def look(self) -> Finding:
-        """Look for leftovers. Proven ones are gone when it returns; others are the finding's problem."""
+        """Look for leftovers. Proven ones are ended; others are the finding's problem."""
         if self._is_due() or find_orphans(self.journal):
             self._in_the_way = self._scan()
         return Finding(name="orphan", kind=ORPHAN, problem=self._in_the_way or self._survivor())
@@ -119,7 +119,7 @@ class Patrol:
         return self._in_the_way is not None or self.clock() - self._scanned_at_s >= self.gate.orphan_interval_s
 
     def _scan(self) -> str | None:
-        """The obstacle in words; None: there is none."""
+        """Describe the obstacle, or return None if there is none."""
         self.scans += 1
         in_use = {*self.arms_in_use(), SAMPLER_ARM}
         found = find_leftovers(self.journal, large_bytes=int(self.gate.orphan_bytes), arms_in_use=in_use)

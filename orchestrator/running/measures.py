@@ -7,11 +7,11 @@ Definitions (n tokens with stamps t_1 .. t_n since the request's start):
                     that came with the first may have taken more than a tenth of t_1
     decode_tps      (n - m) / (t_n - t_1), m = tokens that the pass which yielded the first token committed.
                     Plain decoding has m = 1, the field's usual (n - 1) / (t_n - t_1). A speculative engine whose first
-                    verify pass commits three tokens gives the two others for nothing at t_1: counting them would
-                    flatter it, by 9 % in a 24-token answer. Unknown when the stamps do not carry it; see `delivery`.
+                    verify pass commits three tokens has the two others for nothing at t_1: counting them would
+                    flatter it, by 9 % in a 24-token answer. Unknown if the stamps do not determine it: see `delivery`.
     end_to_end_tps  n / t_n
-    inter_token_p95_s  95th percentile (nearest rank) of the times from one token to the next; tokens of one pass follow
-                    each other in no time. Unknown with fewer than 20 such times, and where a server's tokens did not
+    inter_token_p95_s  95th percentile (nearest rank) of the times from one token to the next; between tokens of one
+                    pass the time is zero. Unknown with fewer than 20 such times, and if a server's tokens did not
                     come one by one
     accept_length   tokens committed per verify step, bonus token included, a separate prefill token excluded
     acceptance_rate accepted / drafted
@@ -24,19 +24,19 @@ from itertools import pairwise
 from orchestrator.running.delivery import Delivery, read_delivery
 from workers.protocol import Generation
 
-# An engine's own decode rate further from ours than this, both by the engine's definition, is flagged.
+# An engine's own decode rate that differs from ours by more (both by the engine's definition) is flagged.
 ENGINE_GAP_LIMIT = 0.02
-# A server's rate has a definition of its own, and its tokens come in chunks; 486 against 100 tok/s was seen.
+# A server may define its rate differently, and its tokens come in chunks; 486 against 100 tok/s was seen.
 SERVER_GAP_LIMIT = 0.15
-LEAST_GAPS = 20  # of fewer, the 95th percentile is the largest
+LEAST_GAPS = 20  # with fewer, the 95th percentile is the largest
 COPIES = "copy_drafts"  # the mechanism of a sign that counts copies from the context
-# A later turn this much faster than its prompt could be processed, while the counter says nothing was cached.
+# A later turn this much faster than its prompt could be processed contradicts a counter of no cached tokens.
 CACHE_CONTRADICTION_FACTOR = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """Rates and counts of one generation; None where the record does not say."""
+    """Rates and counts of one generation; None if the record does not determine them."""
 
     ttft_s: float | None
     prefill_tps: float | None
@@ -44,7 +44,7 @@ class Measures:
     end_to_end_tps: float | None
     total_s: float | None
     inter_token_p95_s: float | None
-    inter_token_reason: str | None  # why there is none
+    inter_token_reason: str | None  # why the percentile is missing
     drafted: int | None
     accepted: int | None
     verify_steps: int | None
@@ -54,7 +54,7 @@ class Measures:
 
 
 def measure(generation: Generation) -> Measures:
-    """All rates of one generation."""
+    """Compute all rates of one generation."""
     stamps_s = [stamp / 1e6 for stamp in generation.stamps_us]
     delivery = read_delivery(generation)
     decode_tps = _decode_tps(generation, stamps_s, delivery)
@@ -81,7 +81,7 @@ def measure(generation: Generation) -> Measures:
 
 
 def flags(generation: Generation, *, max_tokens: int, first_turn: Generation | None = None) -> list[str]:
-    """Codes of what does not add up in one generation, given the conversation's first turn for a later one."""
+    """Return the codes of inconsistencies in one generation; a later turn needs the conversation's first turn."""
     found = [*generation.flags, *read_delivery(generation).flags()]
     measures = measure(generation)
     limit = SERVER_GAP_LIMIT if generation.stamps_of == "chunk" else ENGINE_GAP_LIMIT
@@ -92,7 +92,7 @@ def flags(generation: Generation, *, max_tokens: int, first_turn: Generation | N
     if generation.finish_reason == "length" and generation.tokens < max_tokens:
         found.append("length_before_max_tokens")
     if generation.finish_reason == "stop" and generation.tokens >= max_tokens:
-        found.append("stop_at_max_tokens")  # or its last token was the end: then the answer is whole
+        found.append("stop_at_max_tokens")  # if the last token was the end token, the answer is whole
     if not generation.tokens:
         found.append("zero_tokens")
     if first_turn is not None and _cache_counter_contradicted(generation, first_turn):
@@ -107,16 +107,16 @@ def _ratio(numerator: float | None, denominator: float | None) -> float | None:
 
 
 def _uncached(generation: Generation) -> int | None:
-    """None: the server does not say, or all came from the cache, and nothing was prefilled."""
+    """Return the prefilled prompt tokens; None if the server gives no count, or all came from the cache."""
     if generation.cached_tokens is None:
         return None
     return (generation.prompt_tokens - generation.cached_tokens) or None
 
 
 def _speculation_counts(generation: Generation) -> tuple[int | None, int | None, int | None]:
-    """Drafted, accepted, committed: by the verify steps, or as a server states the first two of the whole answer.
+    """Return drafted, accepted, committed: by the verify steps, or the first two as a server states them per answer.
 
-    Tokens copied from the context were not drafted: a sign of their own counts them, and they are left out here.
+    Tokens copied from the context were not drafted: a separate sign counts them, and they are left out here.
     """
     if generation.steps is None:
         stated = next((sign for sign in generation.evidence[:1] if sign.drafted is not None), None)
@@ -129,9 +129,9 @@ def _speculation_counts(generation: Generation) -> tuple[int | None, int | None,
 
 
 def _first_pass_tokens(generation: Generation, delivery: Delivery) -> int:
-    """Tokens that the pass which yielded the first token committed: 1 unless that pass was a verify step.
+    """Return the tokens committed by the pass that yielded the first token: 1 unless that pass was a verify step.
 
-    Of what a server sends at once it is not known how many passes it took; all that came with the first are left out.
+    If a server sends tokens at once, their number of passes is unknown; all that came with the first are left out.
     """
     steps = generation.steps
     if steps and sum(step[2] for step in steps) == generation.tokens:
@@ -147,7 +147,7 @@ def _decode_tps(generation: Generation, stamps_s: list[float], delivery: Deliver
 
 
 def _why_no_inter_token(generation: Generation, delivery: Delivery) -> str | None:
-    """Why the times between tokens are unknown; None: they are known."""
+    """Return why the times between tokens are unknown, or None if they are known."""
     if delivery.unsent:
         return "some of the counted tokens were never sent"
     if delivery.served and any(size > 1 for size in delivery.sizes):
@@ -163,7 +163,7 @@ def _inter_token_p95_s(stamps_s: list[float]) -> float:
 
 
 def _engine_gap(generation: Generation, stamps_s: list[float]) -> float | None:
-    """The engine's decode rate over ours, minus 1, ours by mlx-lm's definition: n tokens over n - 1 intervals."""
+    """Return the engine's decode rate over ours, minus 1; ours as mlx-lm defines it: n tokens over n - 1 intervals."""
     if generation.engine_decode_tps is None or len(stamps_s) < 2:
         return None
     same_definition = _ratio(len(stamps_s), stamps_s[-1] - stamps_s[0])

@@ -1,4 +1,4 @@
-"""Readings during a run: the machine, around and between the trials, and the memory that each arm holds."""
+"""Readings during a run: of the machine, around and between the trials, and of the memory that each arm holds."""
 
 import os
 import time
@@ -22,13 +22,13 @@ from workers.machine.telemetry import CHEAP, Reading, read_machine
 
 @dataclass(slots=True, kw_only=True)
 class Footprints:
-    """The memory of a run's arms. A difference from the plan is reported once per arm; swapped arms load many times.
+    """Compares the memory of a run's arms with the plan. A difference is reported once per arm, however often it loads.
 
     Args:
         weights_bytes: planned, by arm, the draft's included. None: unknown.
         total_bytes: planned, by arm, with caches and overhead.
         note: called with each difference.
-        store: keeps an arm's difference with it.
+        store: stores a difference with its arm.
     """
 
     weights_bytes: Mapping[str, int | None] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Footprints:
         planned, in_use = self.weights_bytes.get(arm), member.loaded.active_memory_bytes
         held = None if member.loaded.simulated else member.process.held_bytes()
         found = load_note(planned_bytes=planned, measured_bytes=in_use)
-        if in_use is None and self.total_bytes.get(arm) != 0:  # 0: a server that ran already holds it
+        if in_use is None and self.total_bytes.get(arm) != 0:  # 0: a server that was already running holds it
             found = held_note(planned_bytes=planned, held_bytes=held)
         if found is not None and arm not in self._load_notes:
             self._load_notes[arm] = found
@@ -51,7 +51,7 @@ class Footprints:
         return LoadMemory(planned_bytes=planned, footprint_bytes=held, note=self._noted(arm))
 
     def after_trial(self, arm: str, member: Member, outcome: Outcome) -> None:
-        """The highest so far, against all that was planned: caches that grow come later than the load."""
+        """Compare the peak so far with the whole planned memory: caches grow after the load."""
         if arm in self._peak_notes or member.loaded.simulated or self.total_bytes.get(arm) is None:
             return
         peaks = [generation.peak_memory_bytes for _, generation in outcome.generations]
@@ -71,7 +71,7 @@ class Footprints:
 def planned_footprints(
     plan: Plan, recorder: Recorder, *, weights_bytes: Mapping[str, int | None], note: Callable[[str], None]
 ) -> Footprints:
-    """The footprints of a recorded run, with what its plan says each arm will hold."""
+    """Return the footprints of a recorded run, with the planned memory of each arm."""
     return Footprints(
         weights_bytes=weights_bytes,
         total_bytes={arm.name: arm.total_bytes for arm in plan_of(plan.arms, plan.prompts).arms},
@@ -90,13 +90,13 @@ class Lookout:
 
     readings: Callable[[], tuple[Reading, ...]] = read_machine
     sampler: Sampler | None = None
-    also: Callable[[], tuple[Reading, ...]] = tuple  # what the run itself knows of the machine
+    also: Callable[[], tuple[Reading, ...]] = tuple  # the run's own readings of the machine
     clock: Callable[[], float] = time.monotonic
     kept_s: float = KEPT_S  # at least as long as the gate looks back
     _full: deque[Sample] = field(default_factory=deque)
 
     def read(self) -> tuple[Reading, ...]:
-        """Everything, now."""
+        """Read everything now."""
         at_s = self.clock()
         found = (*self.readings(), *self.also())
         self._full.append(Sample(at_s=at_s, readings=found))
@@ -105,7 +105,7 @@ class Lookout:
         return found
 
     def recent(self) -> Sequence[Sample]:
-        """For the gate: everything now, and what was seen lately. What the sampler reads is taken from it alone."""
+        """Return the recent samples and a full reading for the gate. The sampler's fields come from it alone."""
         self.read()
         since_s = max(self.clock() - self.kept_s, 0.0)
         sampled = [] if self.sampler is None else self.sampler.since(since_s)
@@ -115,11 +115,11 @@ class Lookout:
         return sorted([*sampled, *full], key=lambda sample: sample.at_s)
 
     def latest(self) -> tuple[Reading, ...]:
-        """The newest full reading."""
+        """Return the newest full reading."""
         return self._full[-1].readings if self._full else self.read()
 
     def since(self, at_s: float) -> tuple[Reading, ...]:
-        """The sampler's readings from this moment on, summarised."""
+        """Return the sampler's readings since this moment, summarised."""
         if self.sampler is None:
             return (Reading(field="samples", source="sampler", reason=NO_SAMPLER),)
         return summarise(self.sampler.since(at_s), problem=self.sampler.problem)
@@ -131,9 +131,9 @@ def _without_cheap(sample: Sample) -> Sample:
 
 @contextmanager
 def watched(plan: Plan, notify: Callable[[str], None]) -> Iterator[tuple[Lookout, Gatekeeper | None]]:
-    """The machine, kept awake and looked at until the run ends.
+    """Keep the machine awake and take readings until the run ends.
 
-    A simulated run measures nothing of it: nothing is waited for and no sampler runs.
+    A simulated run measures nothing: nothing is waited for and no sampler runs.
     """
     if all(is_simulated(arm) for arm in plan.arms):
         yield Lookout(), None

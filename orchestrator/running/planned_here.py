@@ -1,7 +1,7 @@
-"""Which plans were composed or agreed to on this machine: a list of the user's own, for which no database can speak.
+"""The user's own list of the plans that were composed or agreed to on this machine, kept outside any database.
 
-A database says of itself whatever its maker wrote into it. So what may be executed does not follow from the database
-that a command was pointed at, but from this list: one line per plan, a run's id and the plan's SHA-256.
+A database contains whatever its maker wrote into it. So permission to execute a plan does not come from the database
+that a command was pointed at, but from this list: one line per plan, with the run's id and the plan's SHA-256.
 """
 
 import os
@@ -15,7 +15,7 @@ LIST_NAME = "plans"
 
 
 def remember(run_id: str, plan_sha256: str) -> None:
-    """Note that this run's plan may be executed here.
+    """Record that this run's plan may be executed here.
 
     Raises:
         RefusedError: the list cannot be written.
@@ -25,7 +25,7 @@ def remember(run_id: str, plan_sha256: str) -> None:
         make_private_folder(path.parent)
         descriptor = open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
-            os.write(descriptor, f"\n{_line(run_id, plan_sha256)}\n".encode())  # a line cut short spoils no other
+            os.write(descriptor, f"\n{_line(run_id, plan_sha256)}\n".encode())  # a truncated line damages no other
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -33,10 +33,10 @@ def remember(run_id: str, plan_sha256: str) -> None:
 
 
 def is_remembered(run_id: str, plan_sha256: str) -> bool:
-    """Whether this run's plan was composed or agreed to here.
+    """Return whether this run's plan was composed or agreed to here.
 
     Raises:
-        RefusedError: the list is there and cannot be read.
+        RefusedError: the list exists and cannot be read.
     """
     path = state_folder() / LIST_NAME
     try:

@@ -1,14 +1,14 @@
-"""Before the first round: is the machine fit to start, and does each arm run?
+"""The checks before the first round: the machine is fit to start, and each arm runs.
 
-At the start leftovers of earlier runs are ended, and a battery is refused where mains power is wanted. Then each arm
+At the start leftovers of earlier runs are ended, and battery power is refused if mains power is wanted. Then each arm
 answers a few tokens: it has to run, show its evidence and begin each conversation afresh. A failed preflight ends the
-command by one table for every kind of fault:
+command with the exit code of the fault's kind, from one table:
 
     the plan's       exit code 2   only another plan helps: a setting, a checkpoint or a draft has to be changed
-    the machine's    exit code 4   the same plan may run later, or once a package, a server or this machine is mended
+    the machine's    exit code 4   the same plan may run later, or once a package, a server or the machine is mended
 
-The same fault has the same code whether it is met before the worker starts, while it loads or at its first answer, in
-process or at a server. A test holds the table against the kinds that there are.
+A fault has the same code before the worker starts, while it loads and at its first answer, in process and at a server.
+A test compares the table with the existing kinds.
 """
 
 import re
@@ -30,7 +30,7 @@ from workers.machine.telemetry import Reading, read_machine
 from workers.protocol import Generate
 
 _OURS = ("logs/*", "nights/*.md", "*.backup.db")
-# A run's id, a night's time, or a backup's: folders called `logs` and the like may hold things of the user's too.
+# The name holds a run's id, or the time of a night or a backup: a folder called `logs` may hold the user's files too.
 _GIVEN_NAME = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d{4}Z(-\d+)?\.md|.+-\d{8}-\d{6}\.backup\.db"
 )
@@ -41,7 +41,7 @@ PREFLIGHT_TOKENS = 8
 
 
 def check_machine(plan: Plan, database: Path) -> None:
-    """Make this machine ready for a run: end what earlier ones left, refuse what stands in the way.
+    """Make this machine ready for a run: end leftovers of earlier runs, refuse obstacles.
 
     Raises:
         RefusedError: a process that may be a leftover, or a battery.
@@ -58,15 +58,15 @@ def check_machine(plan: Plan, database: Path) -> None:
 
 
 def warn(text: str) -> None:
-    """Show a person one line on the error stream."""
+    """Print one line on the error stream."""
     sys.stderr.write(f"interlace: {shown_line(text)}\n")
 
 
 def refuse_battery(gate: Gate, readings: Sequence[Reading]) -> None:
-    """A run that wants mains power does not start on a battery. What cannot be read passes.
+    """Refuse to start a run that wants mains power on a battery. An unreadable power source passes.
 
     Raises:
-        RefusedError: with the remedy.
+        RefusedError: the machine runs on a battery; the message has the remedy.
     """
     source = next((each.value_text for each in readings if each.field == "power_source"), None)
     if gate.power_source == "mains" and source not in (None, "mains"):
@@ -74,7 +74,7 @@ def refuse_battery(gate: Gate, readings: Sequence[Reading]) -> None:
 
 
 def start_notes(readings: Sequence[Reading]) -> Iterator[str]:
-    """Conditions that slow a run or may end it, with the remedy; none of them refuses the run.
+    """Yield the conditions that slow a run or may end it, with the remedy; none of them prevents the run.
 
     zsh starts background jobs at nice +5, and macOS then serves their GPU work late. With a closed lid a MacBook sleeps
     whatever caffeinate asserts, unless a display and mains power are connected.
@@ -92,8 +92,8 @@ def start_notes(readings: Sequence[Reading]) -> Iterator[str]:
 
 
 def tighten_beside(database: Path) -> None:
-    """Take the rights of others from what earlier versions left readable beside the database: only what bears a name
-    that we give, and belongs to this user."""
+    """Remove other users' rights from files that earlier versions left readable beside the database: only files that
+    carry a name given by interlace and belong to this user."""
     for pattern in _OURS:
         for path in database.parent.glob(pattern):
             if _GIVEN_NAME.fullmatch(path.name):
@@ -104,7 +104,7 @@ def tighten_beside(database: Path) -> None:
 
 
 def try_arm(plan: Plan, arm: Arm, crew: Crew, *, on_load: Callable[[Member], None]) -> str | None:
-    """Run an arm for a few tokens: its problem in one line; None: it runs and shows its evidence.
+    """Run an arm for a few tokens. Return its problem in one line, or None if it runs and shows its evidence.
 
     Args:
         on_load: called with the arm's worker when it has to be loaded for this.
@@ -127,7 +127,7 @@ def try_arm(plan: Plan, arm: Arm, crew: Crew, *, on_load: Callable[[Member], Non
     except WorkerFault as fault:
         crew.discard(arm)
         return f"{fault.kind}: {fault}"
-    if crew.swap and (words := crew.discard(arm)) is not None:  # it has to make room after every trial
+    if crew.swap and (words := crew.discard(arm)) is not None:  # a swapped arm has to make room after every trial
         return f"{FaultKind.teardown_hang}: {words}"
     unasked = from_cache([(first, answer) for answer in answers], share_max=share_max)
     if plan.design.evidence == "record":
@@ -143,7 +143,7 @@ OF_THE_PLAN = frozenset(
         FaultKind.tokenizer_mismatch,
         FaultKind.unsupported_setting,
         "cached_prompt",  # `orchestrator.running.trial`
-        # Of the evidence, `orchestrator.running.trial`: what the plan asks for is not what runs.
+        # From the evidence, see `orchestrator.running.trial`: the mechanism that the plan asks for does not run.
         "engagement_unknown",
         "evidence_broken",
         "not_engaged",
@@ -152,7 +152,7 @@ OF_THE_PLAN = frozenset(
 )
 OF_THE_MACHINE = frozenset(
     {
-        FaultKind.checkpoint_missing,  # by now: what is no file of this machine could not be fetched
+        FaultKind.checkpoint_missing,  # at this point the checkpoint could not be fetched
         FaultKind.crashed,
         FaultKind.disk_full,
         FaultKind.exited_without_record,
@@ -164,8 +164,8 @@ OF_THE_MACHINE = frozenset(
         FaultKind.hung_first_token,
         FaultKind.hung_inter_token,
         FaultKind.hung_load,
-        FaultKind.impossible_count,  # a server's, as all that it says
-        FaultKind.load_failed,  # a package or a server that does not start, for a reason that nobody knows
+        FaultKind.impossible_count,  # reported by a server
+        FaultKind.load_failed,  # a package or a server does not start, for an unknown reason
         FaultKind.log_flood,
         FaultKind.out_of_memory,
         FaultKind.package_missing,
@@ -178,5 +178,5 @@ OF_THE_MACHINE = frozenset(
 
 
 def refusal(kind: str, message: str) -> InputError | RefusedError:
-    """The error that a fault of this kind ends a command with; a kind that nobody knows is the machine's."""
+    """Return the error with which a fault of this kind ends a command; an unknown kind counts as the machine's."""
     return InputError(message) if kind in OF_THE_PLAN else RefusedError(message)

@@ -1,7 +1,7 @@
-"""After a run's last round: asks the workers what `probing` wants to know, and stores what they answer.
+"""The probes after a run's last round: sends the questions of `probing` to the workers and stores their answers.
 
-A probe that fails costs no trial: it is a note, and what it was to show is stored as unknown with the reason. What is
-stored already is not asked again, so a run that was ended here goes on where it was.
+A probe that fails costs no trial: it becomes a note, and its result is stored as unknown with the reason. A stored
+answer is not asked for again, so a run that was ended here resumes where it was.
 """
 
 import time
@@ -40,12 +40,12 @@ from workers.errors import WorkerFault
 from workers.machine.bandwidth import measured_bytes_per_s
 from workers.protocol import PassesTimed, Probe, Retell, Retold, Scored, ScoreTokens, TimePasses, Unsupported
 
-TIMING_SHARE = 0.5  # of the budget, at most, where answers part: these get the rest
-KEPT_SHARE = 0.5  # of what is left then, for questions about answers that servers repeated
+TIMING_SHARE = 0.5  # of the budget, at most, if answers diverge: the divergences get the rest
+KEPT_SHARE = 0.5  # of the rest, for questions about answers that servers repeated
 
 
 def probe_run(plan: Plan, recorder: Recorder, crew: Crew) -> None:
-    """Everything that the plan's probes ask. Fits `orchestrator.running.runner.AfterRounds`."""
+    """Run all probes of the plan. Fits `orchestrator.running.runner.AfterRounds`."""
     if recorder.simulated or not plan.design.probe:
         return
     store_bandwidth(recorder, crew.note, measure=measured_bytes_per_s)
@@ -91,12 +91,12 @@ class Prober:
         self._started_s = self.clock()
 
     def run(self) -> None:
-        """The passes first: without them the cost of verification is a guess."""
+        """Run the probes, passes first: without them the cost of verification is a guess."""
         wanted = timings(self.plan, self.widths, self.answers)
         parting = questions(self.plan, self.answers, self.widths) or tellings(self.plan, self.answers)
         share = TIMING_SHARE if parting else 1.0
         for place, timing in enumerate(wanted):
-            # Targets first, and they share all of it: a draft's part is also what a target's passes leave of a round.
+            # Targets come first and may use the whole budget: a draft's share also follows as the rest of a round.
             alike = sum(other.draft == timing.draft for other in wanted[place:])
             left_s = share * self.budget_s - (self.clock() - self._started_s)
             self._time(timing, left_s / alike)
@@ -113,7 +113,7 @@ class Prober:
         return self.budget_s - (self.clock() - self._started_s)
 
     def _member(self, name: str) -> Member:
-        """The arm's worker, loaded again where it is not there; no warm-up, for nothing of a round follows."""
+        """Return the arm's worker, loaded again if necessary; without a warm-up, because no round follows."""
         return self.crew.member(self._arm(name), on_load=lambda member: None)
 
     def _arm(self, name: str) -> Arm:
@@ -122,7 +122,7 @@ class Prober:
     # ---- divergences ----
 
     def _retold(self, stored: Container[Place]) -> dict[Place, Retold]:
-        """Servers' answers whose text leaves the control's, with their token ids where the servers return them."""
+        """Return servers' answers whose text diverges from the control's, with token ids if the servers return them."""
         told, why = dict[Place, Retold](), dict[str, str]()
         kept_s = KEPT_SHARE * self._left_s
         for telling in tellings(self.plan, self.answers):
@@ -187,7 +187,7 @@ class Prober:
     # ---- passes ----
 
     def _time(self, timing: Timing, budget_s: float) -> None:
-        """Ask the arms that could run these passes, one after the other, until one can."""
+        """Ask the arms that might run these passes, one after the other, until one can."""
         stored = _timed_widths(self.recorder, timing.arms, role="draft" if timing.draft else "target")
         if stored >= set(timing.widths) and stored:
             return
@@ -239,7 +239,7 @@ class Prober:
     # ---- both ----
 
     def _probe(self, arm: str, request: Probe) -> Scored | PassesTimed | Retold | str:
-        """The worker's answer, or why there is none."""
+        """Return the worker's answer, or the reason why there is none."""
         try:
             answer = self._member(arm).probe(request)
         except WorkerFault as fault:
@@ -254,7 +254,7 @@ class Prober:
 
 
 def _widths(recorder: Recorder) -> list[ArmWidth]:
-    """The widths of the arms that loaded and were not dropped."""
+    """Return the widths of the arms that loaded and were not dropped."""
     rows = select(models.Arm.name, models.Arm.block_size, models.Arm.drafted_per_step).where(
         models.Arm.run_id == recorder.run_id, models.Arm.state == "active", models.Arm.load_s.is_not(None)
     )
@@ -292,7 +292,7 @@ def _timed_widths(recorder: Recorder, arms: Iterable[str], *, role: str) -> set[
 def store_bandwidth(
     recorder: Recorder, note: Callable[[str], None], *, measure: Callable[[], tuple[float | None, str]]
 ) -> None:
-    """Measure the memory's bandwidth where the chip's is not published."""
+    """Measure the memory's bandwidth if the chip's is not published."""
     with read_only(recorder.database) as session:
         if session.get_one(models.Run, recorder.run_id).bandwidth_bytes_per_s is not None:
             return

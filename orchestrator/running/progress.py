@@ -10,7 +10,7 @@ from orchestrator.schedule import ScheduledTrial, attempt_order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTrial:
-    """A trial's row, as far as resuming needs it."""
+    """The part of a trial's row that resuming needs."""
 
     sequence: int
     round: int | None
@@ -28,12 +28,12 @@ class Unit:
 
     @classmethod
     def of(cls, trials: Sequence[ScheduledTrial], *, attempt: int, seed: int | None) -> "Unit":
-        """Scheduled trials in the order of an attempt; with no seed a replay keeps their order."""
+        """Put scheduled trials in the order of an attempt; without a seed a replay keeps their order."""
         ordered = tuple(trials) if seed is None else attempt_order(trials, attempt=attempt, seed=seed)
         return cls(trials=ordered, attempt=attempt)
 
     def again(self, *, seed: int | None) -> "Unit":
-        """The next attempt."""
+        """Return the next attempt."""
         scheduled = sorted(self.trials, key=lambda trial: trial.sequence)
         return Unit.of(scheduled, attempt=self.attempt + 1, seed=seed)
 
@@ -62,12 +62,12 @@ def remainder(
     replays: int = 0,
     seed: int | None = None,
 ) -> Remainder:
-    """Everything that is not stored yet. A round with a trial missing is replayed whole, as a new attempt.
+    """Return everything that is not stored yet. A round with a missing trial is replayed whole, as a new attempt.
 
     Args:
-        seed: of the orders that replays draw; None: they keep the round's.
+        seed: for the orders that replays draw; None: they keep the round's order.
         dropped: arms that take no further part; a round is complete without them.
-        replays: how often a round, or a control run, of which a rule left a trial out is run again.
+        replays: how often a round or a control run is run again after a rule excluded one of its trials.
     """
     attempts = _attempts(stored)
     units, broken = [], []
@@ -85,7 +85,7 @@ def remainder(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderWay:
-    """The trial that a run was at when its process died."""
+    """The trial that was running when the run's process died."""
 
     trial: ScheduledTrial
     unit: Unit
@@ -99,7 +99,7 @@ def under_way(
     *,
     seed: int | None = None,
 ) -> UnderWay | None:
-    """The trial that `run.current` names, unless it is stored: then the process died between two trials.
+    """Return the trial that `run.current` names, or None if it is stored: then the process died between two trials.
 
     Args:
         seed: see `remainder`.
@@ -120,7 +120,7 @@ def under_way(
 
 
 def _attempts(stored: Iterable[StoredTrial]) -> dict[tuple[int | None, int | None], list[list[StoredTrial]]]:
-    """The stored trials of each round by attempt; outside the rounds each stored trial is an attempt."""
+    """Group the stored trials of each round by attempt; outside the rounds each stored trial is an attempt."""
     found: dict[tuple[int | None, int | None], list[list[StoredTrial]]] = defaultdict(list)
     for row in stored:
         if row.round is None or row.attempt is None:
@@ -133,7 +133,7 @@ def _attempts(stored: Iterable[StoredTrial]) -> dict[tuple[int | None, int | Non
 
 
 def _is_finished(wanted: set[int], attempts: Sequence[Sequence[StoredTrial]], replays: int) -> bool:
-    """Whether the newest attempt counts, or is whole with a trial excluded and was the last one allowed."""
+    """Return whether the newest attempt counts, or is whole with an excluded trial and was the last one allowed."""
     if not attempts:
         return not wanted
     there = {row.sequence for row in attempts[-1] if row.ended}
@@ -145,7 +145,7 @@ def _counted(attempt: Sequence[StoredTrial]) -> set[int]:
 
 
 def _grouped(schedule: Sequence[ScheduledTrial]) -> Iterator[list[ScheduledTrial]]:
-    """Rounds as groups, control runs one by one. Warm-ups belong to loading a model, not to the rounds."""
+    """Yield rounds as groups and control runs one by one. Warm-ups belong to loading a model, not to the rounds."""
     group: list[ScheduledTrial] = []
     for trial in schedule:
         if trial.kind == "warmup":

@@ -1,9 +1,9 @@
-"""The wall: what may be judged is not what may be executed.
+"""The wall between plans that may only be judged and plans that may be executed.
 
 A plan names commands, interpreters, environments and addresses. Only a plan that was composed here, or that a user has
-seen and agreed to (`interlace run --from`, `interlace resume`), is executed; and only as it was stored then. Where a
-run came from is what the importer wrote down (`run.arrived_at`) and what this user's own list says (`planned_here`),
-never what a file or a database says of itself.
+seen and agreed to (`interlace run --from`, `interlace resume`), is executed; and only as it was stored then. A run's
+origin is known from the importer's entry (`run.arrived_at`) and from this user's own list (`planned_here`), never from
+what a file or a database claims about itself.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ OWN = "interlace"
 
 
 def plan_to_execute(database: Database, run_id: str) -> Plan:
-    """The plan of a run, proven to be the user's own and unchanged: asked for right before anything of it is executed.
+    """Return a run's plan, proven to be the user's own and unchanged; called right before any of it is executed.
 
     Raises:
         NotOursError: the run came from elsewhere, or its plan is not the one that was stored.
@@ -40,12 +40,13 @@ def plan_to_execute(database: Database, run_id: str) -> Plan:
 
 
 def plan_to_agree_to(database: Database, run_id: str) -> Plan | None:
-    """The plan of a run that may be gone on with once the user has seen it; None: it was composed or agreed to here.
+    """Return the plan of a run that needs the user's agreement; None if it was composed or agreed to here.
 
-    It lies in a database from elsewhere, or was planned by a version that kept no list, or under another state folder.
+    Such a run is in a database from elsewhere, or was planned by a version without a list or under another state
+    folder.
 
     Raises:
-        NotOursError: the run was taken in from elsewhere, or its plan is not the one that was stored.
+        NotOursError: the run was imported, or its plan is not the one that was stored.
         RefusedError: another version of interlace wrote it.
     """
     run = _row(database, run_id)
@@ -54,7 +55,7 @@ def plan_to_agree_to(database: Database, run_id: str) -> Plan | None:
 
 
 def agree(database: Database, run_id: str) -> None:
-    """Remember that the user has seen what a run's plan would execute, and agreed.
+    """Record that the user has seen what a run's plan would execute and has agreed.
 
     Raises:
         RefusedError: the list of agreements cannot be written.
@@ -63,10 +64,10 @@ def agree(database: Database, run_id: str) -> None:
 
 
 def plan_to_adopt(database: Database, run_id: str) -> Plan:
-    """The plan of any interlace run, unchanged since it was stored: to be shown, and executed once it is agreed to.
+    """Return the plan of any interlace run, unchanged since it was stored, to be shown and executed after agreement.
 
     Raises:
-        NotOursError: another tool's results, or a plan that is not the one that was stored.
+        NotOursError: the run holds another tool's results, or its plan is not the one that was stored.
         RefusedError: another version of interlace wrote it.
     """
     run = _row(database, run_id)
@@ -78,14 +79,14 @@ def refuse_other_plan(database: Database, run_id: str, plan: Plan) -> None:
     """Refuse to execute a plan that is not the stored one of this run.
 
     Raises:
-        NotOursError: see `plan_to_execute`; or the plan at hand is another one.
+        NotOursError: see `plan_to_execute`; or the given plan is a different one.
     """
     if dump(plan) != dump(plan_to_execute(database, run_id)):
         raise NotOursError(f"run {run_id}: the plan at hand is not the one that was stored; nothing of it is executed")
 
 
 def origin_in_words(database: Database, run_id: str) -> str:
-    """Where a run came from, in one line."""
+    """Describe a run's origin in one line."""
     run = _row(database, run_id)
     if run.arrived_at is None:
         return "planned here" if is_remembered(run_id, run.plan_sha256) else "not known to be planned here"
@@ -93,14 +94,14 @@ def origin_in_words(database: Database, run_id: str) -> str:
 
 
 def refuse_from_elsewhere(database: Database, run_id: str, host: HostFacts) -> None:
-    """Refuse to go on with a run that was not planned here, or that another machine began.
+    """Refuse to resume a run that was not planned here, or that another machine began.
 
-    A machine is known by its chip, cores and memory: a name changes with the network. Simulated runs measure nothing;
-    whether a run is one is what its plan says.
+    A machine is identified by its chip, cores and memory: a name changes with the network. Simulated runs, which are
+    recognised by their plan, measure nothing.
 
     Raises:
         NotOursError: see `plan_to_execute`.
-        RefusedError: another machine's run: its further trials would bear the other's name.
+        RefusedError: another machine's run: its further trials would carry the other machine's name.
     """
     run = _row(database, run_id)
     _refuse_arrived(run)
@@ -138,7 +139,7 @@ def _refuse_arrived(run: models.Run) -> None:
 
 
 def _proven(run: models.Run) -> Plan:
-    """The plan, read from the very text that is hashed here."""
+    """Return the plan, parsed from the same text that is hashed here."""
     try:
         plan = load(run.plan)
     except ValueError as error:
@@ -152,7 +153,7 @@ def _proven(run: models.Run) -> Plan:
 
 
 def _is_simulated(plan: str) -> bool:
-    """A plan that cannot be read may measure."""
+    """Return whether the plan is simulated; an unreadable plan counts as one that measures."""
     try:
         return all(is_simulated(arm) for arm in load(plan).arms)
     except ValueError:

@@ -1,10 +1,10 @@
-"""What to ask the models after the last round, and what their answers mean. Pure.
+"""The questions to the models after the last round, and the meaning of their answers. Pure.
 
-Two questions. Where an arm's greedy answer first differs from the control's: is that a near-tie, which passes of
-another width may turn, or a real difference? And what does a pass of each width take?
+There are two questions. At the first token where an arm's greedy answer differs from the control's: is it a near-tie,
+which passes of another width may decide differently, or a real difference? And how long does a pass of each width take?
 
-A server's answers are known by their text. Only answers whose text leaves the control's are asked for again, with the
-tokens, and only an answer that comes back with the very text that was measured counts: then its tokens are those of the
+A server's answers are known by their text. Only answers whose text diverges from the control's are asked for again,
+with the tokens, and only a repeated answer with exactly the measured text counts: then its tokens are those of the
 measured one.
 """
 
@@ -22,14 +22,14 @@ from workers.protocol import Retold, Scored
 
 MOST_LIKELY = 5  # tokens reported per divergence
 MOST_WIDTHS = 4  # for each divergence: every width is another pass over the answer
-SUBSTITUTE_WIDTHS = (2, 8)  # where every arm decodes one token a pass, what these change stands for rounding
+SUBSTITUTE_WIDTHS = (2, 8)  # if all arms decode one token per pass, these stand for rounding
 PASS_REPEATS = 9
 BUDGET_SHARE, LEAST_BUDGET_S, MOST_BUDGET_S = 0.1, 20.0, 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmWidth:
-    """How an arm's passes are, as its engine said when it was loaded."""
+    """The widths of an arm's passes, as its engine reported them when it was loaded."""
 
     arm: str
     verify_width: int | None  # None: plain decoding, or it never loaded
@@ -40,7 +40,7 @@ Place = tuple[str, str, int]  # arm, prompt id, turn
 
 
 def budget_s(plan: Plan, *, trials_s: float) -> float:
-    """Seconds that all probes of a run may take."""
+    """Return the seconds that all probes of a run may take."""
     if plan.design.probe_budget_s is not None:
         return plan.design.probe_budget_s
     return min(MOST_BUDGET_S, max(LEAST_BUDGET_S, BUDGET_SHARE * trials_s))
@@ -51,7 +51,7 @@ def budget_s(plan: Plan, *, trials_s: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One place where an arm's answer leaves the control's."""
+    """One place where an arm's answer diverges from the control's."""
 
     arm: str
     prompt_id: str
@@ -61,10 +61,10 @@ class Question:
     arm_token: int | None
     messages: tuple[dict[str, str], ...]  # the conversation before the answer
     prompt_sha256: str
-    token_ids: tuple[int, ...]  # that both answered before the place
+    token_ids: tuple[int, ...]  # common to both answers before the place
     widths: tuple[int, ...]
-    passes_s: float  # about how long a probe takes: for the order only
-    reason_against: str | None  # why it is not asked; None: it is
+    passes_s: float  # approximate duration of a probe, used for the order only
+    reason_against: str | None  # why it is not asked; None: it is asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +82,13 @@ class Finding:
 
 
 def questions(plan: Plan, answers: Iterable[Answer], widths: Iterable[ArmWidth]) -> list[Question]:
-    """Every first divergence of a greedy arm from the control, the cheapest first, `probe_prompts` of each arm asked.
+    """Return each first divergence of a greedy arm from the control, the cheapest first; `probe_prompts` asked per arm.
 
-    Compared are arms of the control's sampler, on the very same prompt: after a first turn that differs, the second
-    turn is another prompt.
+    Only arms with the control's sampler are compared, on the same prompt: after a first turn that differs, the second
+    turn is a different prompt.
 
     Args:
-        answers: in time order. Of the control's to a turn the first counts, of an arm's the first that differs from it.
+        answers: in time order. The control's first answer to a turn counts, and an arm's first that differs from it.
     """
     answers = list(answers)
     first = first_answers(answers, plan.control)
@@ -104,8 +104,8 @@ def questions(plan: Plan, answers: Iterable[Answer], widths: Iterable[ArmWidth])
 
 
 def compared(plan: Plan, answers: Iterable[Answer]) -> list[tuple[Answer, list[Answer]]]:
-    """The control's first answer to each turn, and one arm's answers to it; only arms of the control's sampler, and
-    none at all where that one samples by chance.
+    """Pair the control's first answer to each turn with one arm's answers to it. Only arms with the control's sampler
+    are paired, and none if that sampler is random.
     """
     sampling = {arm.name: arm.sampling for arm in plan.arms}
     if sampling[plan.control].get("temperature", 0.0) > 0:
@@ -123,7 +123,7 @@ def compared(plan: Plan, answers: Iterable[Answer]) -> list[tuple[Answer, list[A
 
 
 def first_answers(answers: Iterable[Answer], arm: str) -> dict[tuple[str, int], Answer]:
-    """An arm's first answer to each turn, by prompt id and turn."""
+    """Return an arm's first answer to each turn, by prompt id and turn."""
     found: dict[tuple[str, int], Answer] = {}
     for answer in answers:
         if answer.arm == arm:
@@ -132,7 +132,7 @@ def first_answers(answers: Iterable[Answer], arm: str) -> dict[tuple[str, int], 
 
 
 def _widths(own: int, of_run: Iterable[int]) -> tuple[int, ...]:
-    """The widths to ask for: those of the run's arms, the arm's own among them."""
+    """Return the widths to ask for: those of the run's arms, the arm's own among them."""
     wide = sorted({width for width in of_run if width > 1})
     if not wide:
         return SUBSTITUTE_WIDTHS
@@ -146,7 +146,7 @@ def _widths(own: int, of_run: Iterable[int]) -> tuple[int, ...]:
 def _question(
     plan: Plan, before: Sequence[Answer], control: Answer, other: Answer, widths: tuple[int, ...]
 ) -> Question | None:
-    """None: equal tokens, another prompt, or a server that returned no token ids."""
+    """Return the question, or None for equal tokens, another prompt, or a server that returned no token ids."""
     if control.prompt_sha256 is None or control.prompt_sha256 != other.prompt_sha256:
         return None
     if not (control.token_ids and other.token_ids):
@@ -176,7 +176,7 @@ def _question(
 
 
 def messages_before(plan: Plan, answer: Answer, before: Sequence[Answer]) -> list[dict[str, str]]:
-    """The conversation as the worker had it before this answer, given those to its earlier turns."""
+    """Return the conversation as the worker had it before this answer, given the answers to earlier turns."""
     turns = next(prompt.turns for prompt in plan.prompts if prompt.id == answer.prompt_id)
     messages = [dict(message) for message in turns[0]]
     for earlier, added in zip(before, turns[1 : answer.turn + 1], strict=True):
@@ -197,14 +197,14 @@ def _at_most(found: Sequence[Question], most: int) -> list[Question]:
 
 
 def judge(scored: Scored, *, servers_apart: float | None = None) -> Finding:
-    """Near-tie or real difference.
+    """Decide between near-tie and real difference.
 
-    A choice turns where the log-probabilities of two tokens change places. Passes of other widths were seen to move
-    each by up to `rounding`, the two against each other by up to twice that: a lead of no more is a near-tie.
+    A choice changes if the log-probabilities of two tokens change order. Passes of other widths were seen to move
+    each by up to `rounding`, so their difference by up to twice that: a lead of no more is a near-tie.
 
     Args:
-        servers_apart: where passes of other widths could not be had: how far two servers' own log-probabilities of the
-            same tokens lie apart, in nats. None: that is unknown too.
+        servers_apart: used if passes of other widths were not available: the difference of two servers' own
+            log-probabilities of the same tokens, in nats. None: unknown too.
     """
     control, other = scored.rivals
     gap = control.logprob - other.logprob
@@ -238,7 +238,7 @@ def judge(scored: Scored, *, servers_apart: float | None = None) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """One checkpoint's or draft's passes, and who can run them: the first of the arms that supports it is asked."""
+    """One checkpoint's or draft's passes and the arms that may run them: the first one that supports it is asked."""
 
     what: str  # in words
     arms: tuple[str, ...]
@@ -256,9 +256,9 @@ class Context:
 
 
 def timings(plan: Plan, widths: Sequence[ArmWidth], answers: Iterable[Answer] = ()) -> list[Timing]:
-    """For each checkpoint that some arm verifies proposals with: its passes of one token and of these arms' widths,
-    and of the widest one that they ran beyond them (mlx-dspark copies long matches whole), on its plainest arm; for
-    each draft: its pass, on the first arm that has it.
+    """Return the passes to time. For each checkpoint that verifies proposals: passes of one token, of its arms' widths,
+    and of the widest pass that they ran beyond them (mlx-dspark copies long matches whole), on its plainest arm.
+    For each draft: its pass, on the first arm that has it.
     """
     of_arm = {each.arm: each for each in widths}
     widest: dict[str, int] = {}
@@ -273,7 +273,7 @@ def timings(plan: Plan, widths: Sequence[ArmWidth], answers: Iterable[Answer] = 
         wide |= {each for name in drafting_arms if (each := widest.get(name, 1)) > max(wide)}
         if not wide:
             continue
-        by_plainness = sorted(sharing, key=lambda arm: of_arm[arm.name].drafts)  # stable: the plan's order otherwise
+        by_plainness = sorted(sharing, key=lambda arm: of_arm[arm.name].drafts)  # stable sort: keeps the plan's order
         names = tuple(arm.name for arm in by_plainness)
         found.append(Timing(what=f"{checkpoint}", arms=names, widths=tuple(sorted(wide | {1})), draft=False))
     drafting: dict[tuple[str, str], list[str]] = {}
@@ -286,7 +286,7 @@ def timings(plan: Plan, widths: Sequence[ArmWidth], answers: Iterable[Answer] = 
 
 
 def context_of(plan: Plan, answers: Iterable[Answer], arm: str) -> Context | None:
-    """The arm's first turn of median length, with half of its answer; None: it has no answer with tokens."""
+    """Return the arm's first turn of median length with half of its answer, or None without an answer with tokens."""
     known = [
         (answer.prompt_tokens + len(answer.token_ids) // 2, answer)
         for answer in answers
@@ -301,7 +301,7 @@ def context_of(plan: Plan, answers: Iterable[Answer], arm: str) -> Context | Non
     )
 
 
-COMPARED_PLACES = 63  # at most, before the place where two answers part
+COMPARED_PLACES = 63  # at most, before the place where two answers diverge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +322,7 @@ class Telling:
 
 
 def tellings(plan: Plan, answers: Sequence[Answer]) -> list[Telling]:
-    """The answers to ask for again, of pairs whose texts differ and of which one has no token ids.
+    """Return the answers to ask for again: of pairs whose texts differ and of which one has no token ids.
 
     The shortest come first, `probe_prompts` per arm.
     """
@@ -346,7 +346,7 @@ def tellings(plan: Plan, answers: Sequence[Answer]) -> list[Telling]:
 
 
 def _texts_differ(control: Answer, other: Answer) -> bool:
-    """Whether two answers to the same prompt differ as texts, where at least one has no token ids."""
+    """Return whether two answers to the same prompt differ in text, if at least one has no token ids."""
     return (
         control.prompt_sha256 is not None
         and control.prompt_sha256 == other.prompt_sha256
@@ -371,7 +371,7 @@ def _telling(plan: Plan, answers: Sequence[Answer], answer: Answer) -> Telling:
 
 
 def with_tokens(answers: Iterable[Answer], told: Mapping[Place, Retold]) -> list[Answer]:
-    """The answers; those that were repeated have their token ids."""
+    """Return the answers; repeated ones get their token ids."""
 
     def known(answer: Answer) -> Answer:
         again = told.get((answer.arm, *answer.key))
@@ -383,8 +383,8 @@ def with_tokens(answers: Iterable[Answer], told: Mapping[Place, Retold]) -> list
 
 
 def scorer(plan: Plan, answers: Iterable[Answer], widths: Iterable[ArmWidth]) -> str:
-    """The arm that scores the control's tokens: the control, or where that is a server, the plainest arm that runs the
-    same checkpoint in process.
+    """Return the arm that scores the control's tokens: the control, or if it is a server, the plainest arm that runs
+    the same checkpoint in process.
     """
     telling = {answer.arm for answer in answers if answer.token_ids}
     if plan.control in telling:
@@ -395,10 +395,10 @@ def scorer(plan: Plan, answers: Iterable[Answer], widths: Iterable[ArmWidth]) ->
 
 
 def apart(plan: Plan, question: Question, told: Mapping[Place, Retold]) -> float | None:
-    """How far two servers' own log-probabilities of the same tokens lie apart, in nats, at most.
+    """Return the largest difference of two servers' own log-probabilities of the same tokens, in nats.
 
     Returns:
-        None: one of the two returned none, they run other checkpoints, or no token comes before the place.
+        None if one of the two returned none, if they run different checkpoints, or if no token precedes the place.
     """
     checkpoints = {arm.name: arm.checkpoint["name"] for arm in plan.arms}
     pair = [told.get((arm, question.prompt_id, question.turn)) for arm in (plan.control, question.arm)]

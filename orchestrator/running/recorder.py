@@ -36,13 +36,13 @@ from workers.machine.host import HostFacts
 from workers.machine.process_identity import Lease
 from workers.protocol import Hello, Loaded
 
-# A night waits for a backup, or for a sleeping writer, rather than end: nothing is measured meanwhile.
+# A night waits for a backup or a sleeping writer instead of ending: nothing is measured meanwhile.
 PATIENCE_S = 600.0
 _TELEMETRY: Table = models.Base.metadata.tables[models.Telemetry.__tablename__]
 
 
 def finish_run(database: Database, run_id: str, status: str, *, note: str | None = None) -> None:
-    """A run ended: done, interrupted or failed."""
+    """Store a run's end: done, interrupted or failed."""
     values: dict[str, Any] = {"status": status, "note": note, "finished_at": None}
     if status in ("done", "failed"):
         values |= {"finished_at": dt.datetime.now(dt.UTC), "current": None}
@@ -60,22 +60,22 @@ class Recorder:
     run_id: str
     arm_ids: dict[str, str]
     environment_ids: dict[str, str] = field(default_factory=dict)  # by arm
-    last_ordinal: int | None = None  # of the trials stored, once it is known
+    last_ordinal: int | None = None  # of the stored trials, once known
     last_round: tuple[int | None, int, str | None] | None = None  # of the newest trial: index, attempt, id
-    boot_id: str | None = None  # known once somebody runs it
+    boot_id: str | None = None  # known once a process runs it
 
     @property
     def simulated(self) -> bool:
-        """Whether every arm is simulated, so that nothing is measured."""
+        """Return whether every arm is simulated, so that nothing is measured."""
         return all(is_simulated(arm) for arm in self.plan.arms)
 
     # ---- the run ----
 
     def take_lease(self, lease: Lease) -> None:
-        """Store the process that runs it, so that a reader can distinguish a live run from an interrupted one.
+        """Store the process that executes the run, so that a reader can distinguish a live run from an interrupted one.
 
         Raises:
-            HeldError: another process that lives runs it.
+            HeldError: another living process executes it.
         """
         self.boot_id = lease.boot_id
         with transaction(self.database, patience_s=PATIENCE_S) as session:
@@ -86,7 +86,7 @@ class Recorder:
             run.runner_pid, run.runner_started_at, run.boot_id = lease.pid, lease.process_started_at, lease.boot_id
 
     def finish(self, status: str, *, note: str | None = None) -> None:
-        """The run ended: done, interrupted or failed."""
+        """Store the run's end: done, interrupted or failed."""
         finish_run(self.database, self.run_id, status, note=note)
 
     # ---- arms ----
@@ -94,7 +94,7 @@ class Recorder:
     def arm_loaded(
         self, arm: Arm, hello: Hello, loaded: Loaded, host: HostFacts, *, memory: LoadMemory | None = None
     ) -> None:
-        """Store what loading showed (versions, widths, memory), and the arm's fingerprint."""
+        """Store the versions, widths and memory known after loading, and the arm's fingerprint."""
         with transaction(self.database, patience_s=PATIENCE_S) as session:
             environment = environment_row(session, hello, host, served=loaded.served)
             row = session.get_one(models.Arm, self.arm_ids[arm.name])
@@ -116,7 +116,7 @@ class Recorder:
             self.environment_ids[arm.name] = environment.id
 
     def arm_dropped(self, arm: Arm, reason: str) -> None:
-        """The arm takes no further part."""
+        """Store that the arm is dropped."""
         with transaction(self.database, patience_s=PATIENCE_S) as session:
             row = session.get_one(models.Arm, self.arm_ids[arm.name])
             row.state, row.state_reason = "dropped", reason
@@ -124,7 +124,7 @@ class Recorder:
     # ---- trials ----
 
     def save(self, outcome: Outcome, *, attempt: int, order: Sequence[str]) -> Verdict:
-        """Commit one trial with all that belongs to it."""
+        """Commit one trial with all its parts."""
         design, scheduled = self.plan.design, outcome.trial
         verdict = settle(
             outcome,
@@ -137,7 +137,7 @@ class Recorder:
             session.add(row)
             session.flush()
             if readings := telemetry_values(row.id, before=outcome.before, during=outcome.during, after=outcome.after):
-                # By the table: as ORM rows they would cost more than all else of a trial.
+                # Inserted through the table: as ORM rows they would cost more than the rest of a trial.
                 session.connection().execute(insert(_TELEMETRY), readings)
         self.last_ordinal, self.last_round = row.ordinal, (scheduled.round, attempt, row.round_id)
         return verdict
@@ -183,7 +183,7 @@ class Recorder:
         )
 
     def _next_ordinal(self, session: Session) -> int:
-        """The trial's place in time, counted: the wall clock may be set back meanwhile."""
+        """Return the trial's place in time as a count, because the wall clock may be set back."""
         if self.last_ordinal is None:
             stored = select(func.max(models.Trial.ordinal)).where(models.Trial.run_id == self.run_id)
             last = session.scalar(stored)
@@ -193,7 +193,7 @@ class Recorder:
     def _round_id(
         self, session: Session, scheduled: ScheduledTrial, *, attempt: int, order: Sequence[str]
     ) -> str | None:
-        """The round's row, made with its first trial."""
+        """Return the id of the round's row, which is made with its first trial."""
         if scheduled.round is None:
             return None
         if self.last_round is not None and self.last_round[:2] == (scheduled.round, attempt):
@@ -219,7 +219,7 @@ class Recorder:
         return row.id
 
     def save_interrupted(self, found: UnderWay) -> None:
-        """Store the trial that a former process died in. It counts as nothing, and its round is replayed whole."""
+        """Store the trial in which a former process died. It does not count, and its round is replayed whole."""
         scheduled = found.trial
         with transaction(self.database, patience_s=PATIENCE_S) as session:
             round_id = self._round_id(session, scheduled, attempt=found.unit.attempt, order=found.unit.order)
@@ -241,9 +241,9 @@ class Recorder:
         self.last_ordinal = row.ordinal
 
     def exclude_round(self, index: int, *, reason: str) -> None:
-        """Keep an unfinished round's trials and leave them out: the round is replayed whole.
+        """Exclude an unfinished round's trials, which stay stored: the round is replayed whole.
 
-        A trial that is invalid stays invalid, with its fault.
+        An invalid trial stays invalid, with its fault.
         """
         rounds = select(models.Round.id).where(models.Round.run_id == self.run_id, models.Round.index == index)
         with transaction(self.database, patience_s=PATIENCE_S) as session:
@@ -286,7 +286,7 @@ def create_run(
             simulated=any(is_simulated(arm) for arm in plan.arms),
             log_dir=str(log_root / run_id),
             bandwidth_bytes_per_s=None if published is None else published * 1e9,
-            bandwidth_source=bandwidth_source,  # where unknown: why; measured after the last round
+            bandwidth_source=bandwidth_source,  # the reason if unknown; measured after the last round
         )
         session.add(run)
         session.flush()
@@ -297,7 +297,7 @@ def create_run(
 
 
 def reopen_run(database: Database, plan: Plan, run_id: str) -> Recorder:
-    """The recorder of a run that exists."""
+    """Return the recorder of an existing run."""
     with read_only(database) as session:
         rows = session.execute(select(models.Arm.name, models.Arm.id).where(models.Arm.run_id == run_id)).all()
     return Recorder(database=database, plan=plan, run_id=run_id, arm_ids={name: key for name, key in rows})
@@ -324,10 +324,10 @@ def _arm(session: Session, plan: Plan, arm: Arm, run_id: str, weights: ArmWeight
 
 
 def spoil_newest_trial(database: Database, *, run_id: str, arm_id: str, fault: Fault) -> bool:
-    """Make the arm's newest trial invalid, if it counts: a fixed rule, by what the process did, whatever its speed.
+    """Make the arm's newest trial invalid if it counts: a fixed rule that looks at the process, never at the speed.
 
     Returns:
-        Whether it did: a trial that a rule left out, or that failed by itself, stays what it is.
+        Whether it was changed: an excluded or already failed trial keeps its status.
     """
     newest: Any = (
         select(models.Trial.id)
@@ -347,6 +347,6 @@ def spoil_newest_trial(database: Database, *, run_id: str, arm_id: str, fault: F
 
 
 def note_memory(database: Database, *, arm_id: str, text: str) -> None:
-    """Keep with an arm how its memory differs from its plan."""
+    """Store with an arm how its memory differs from the plan."""
     with transaction(database) as session:
         session.get_one(models.Arm, arm_id).memory_note = text

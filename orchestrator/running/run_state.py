@@ -1,15 +1,15 @@
-"""A run's state in the database while it runs: what it is at, and that its process lives.
+"""A run's state in the database while it runs: its current step, and a sign that its process lives.
 
-`run.current` is what the runner is at, written when a trial begins, while it waits and when its measuring begins:
+`run.current` is the runner's current step, written when a trial begins, while it waits and when its measuring begins:
 
     state                       preflight | loading | gate | running | after
     sequence, attempt           of the schedule; absent before the first trial
     label, arm, kind, round     of the trial (preflight: the arm alone); `rounds` of the plan
-    waiting                     gate: what for
-    started_at, ends_at         UTC; the latter by the trials so far, absent before there are any
+    waiting                     gate: the condition that is waited for
+    started_at, ends_at         UTC; the latter predicted from the trials so far, absent before the first
     done, total                 trials of this execution
 
-A trial that `current` names and that is not stored was under way when its runner died.
+A trial that `current` names and that is not stored was running when its runner died.
 """
 
 import datetime as dt
@@ -103,10 +103,10 @@ class Chronicle(Observer):
 
 
 class Heartbeat:
-    """Stamps `run.heartbeat_at` from a thread of its own, which never holds up the process's end.
+    """Stamps `run.heartbeat_at` from a separate thread, which never delays the process's end.
 
     Attributes:
-        beats, cpu_s: how many there were, and what they cost this process.
+        beats, cpu_s: their number, and the CPU time that they cost this process.
     """
 
     def __init__(self, database: Database, run_id: str, *, interval_s: float = HEARTBEAT_S) -> None:
@@ -134,4 +134,4 @@ def _store(database: Database, run_id: str, **values: Any) -> None:
         with plain_transaction(database) as connection:
             connection.execute(_RUN.update().where(_RUN.c.id == run_id).values(**values))
     except StorageError:
-        return  # locked for long, or full: whoever stores the next trial will say so
+        return  # locked for long, or disk full: the next trial's commit will report it

@@ -1,8 +1,8 @@
-"""Runs a plan: loads the arms, walks the schedule, stores each trial as it ends.
+"""Executes a plan: loads the arms, walks the schedule, stores each trial as it ends.
 
 A fault of one trial never ends the night: it is stored with its kind and the run goes on; an arm that fails three times
-in a row takes no further part. Only a control that cannot run, an interruption or a full stop of the machine end a run
-early, and what is stored then can be resumed. Who is asked to stop finishes its round first.
+in a row is dropped. Only a control that cannot run, an interruption or a stop of the machine ends a run early, and such
+a run can be resumed. A run that is asked to stop finishes its round first.
 """
 
 import datetime as dt
@@ -30,36 +30,36 @@ from workers.machine.host import HostFacts
 from workers.machine.telemetry import Reading
 from workers.protocol import Generate, Generation
 
-FAULTS_IN_A_ROW = 3  # after these an arm is dropped
+FAULTS_IN_A_ROW = 3  # after so many an arm is dropped
 
 
 @dataclass(slots=True)
 class Streaks:
-    """By arm."""
+    """Consecutive faults, by arm."""
 
     _now: Counter[str] = field(default_factory=Counter)
     _before: Counter[str] = field(default_factory=Counter)  # the newest trial
 
     def ended(self, arm: str, *, faulty: bool) -> bool:
-        """Count a trial of the arm that has ended; whether the arm is to be dropped."""
+        """Count a trial of the arm that has ended. Return whether the arm is to be dropped."""
         self._before[arm] = self._now[arm]
         self._now[arm] = self._now[arm] + 1 if faulty else 0
         return self._now[arm] >= FAULTS_IN_A_ROW
 
     def spoiled(self, arm: str) -> bool:
-        """Count the arm's newest trial, which had counted, as a fault; whether the arm is to be dropped."""
+        """Count the arm's newest trial as a fault after all. Return whether the arm is to be dropped."""
         self._now[arm] = self._before[arm] + 1
         return self._now[arm] >= FAULTS_IN_A_ROW
 
 
-# Called once all trials of a run are stored, while the crew's workers are there (or load again on demand). A run that
-# was killed in it is resumed with nothing else left: what it has stored then, it must find and not store twice.
+# Called once all trials of a run are stored, while the crew's workers are loaded (or load again on demand). A run that
+# was killed in it is resumed at this point: it must find what it has already stored, and not store it twice.
 AfterRounds = Callable[[Plan, Recorder, Crew], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clocks:
-    """Seconds: the wall's since the epoch, which may be set; monotonic ones, which stop while the machine sleeps."""
+    """Two clocks, in seconds: the wall clock (since the epoch, may be set) and a monotonic one (stops in sleep)."""
 
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -80,11 +80,11 @@ class Runner:
     clocks: Clocks = field(default_factory=Clocks)
     planned_bytes: Mapping[str, int | None] = field(default_factory=dict)  # by arm: weights, draft included
     dropped: set[str] = field(default_factory=set)
-    # Which treatments' comparisons are decided, and how; asked after each round of a design that may stop early.
+    # The treatments whose comparisons are decided, and how; called after each round of a design that may stop early.
     decisions: Callable[[], Mapping[str, str]] = dict
     decided: set[str] = field(default_factory=set)
     streaks: Streaks = field(default_factory=Streaks)
-    should_stop: Callable[[], bool] = lambda: False  # asked before each round and each control run
+    should_stop: Callable[[], bool] = lambda: False  # called before each round and each control run
     after_rounds: AfterRounds | None = None
 
     short: ShortDecodes = field(init=False)
@@ -100,7 +100,7 @@ class Runner:
             self._watch_over(self.keeper)
 
     def _watch_over(self, keeper: Gatekeeper) -> None:
-        """Before each trial: what earlier processes left, and what an ended arm has not given back."""
+        """Make the gatekeeper look before each trial for leftovers and for memory that an ended arm still holds."""
         self.lookout.also = lambda: (self.crew.memory_reading(),)
         keeper.leftovers = Patrol(
             journal=self.crew.journal_path,
@@ -111,13 +111,13 @@ class Runner:
         ).look
 
     def run(self, left: Remainder) -> None:
-        """Everything that is left.
+        """Execute everything that is left.
 
         Raises:
-            InputError: an arm failed its preflight and the design says to stop.
-            RefusedError: so, by a fault of the machine as it is now.
-            IncompleteError: the control takes no further part.
-            StoppedError: somebody asked to stop; the round under way was finished.
+            InputError: an arm failed its preflight and the design demands a stop.
+            RefusedError: the same, by a fault of the machine in its present state.
+            IncompleteError: the control was dropped.
+            StoppedError: a stop was requested; the current round was finished.
         """
         try:
             if left.units:
@@ -134,7 +134,7 @@ class Runner:
             self.crew.close()
 
     def _afterwards(self) -> None:
-        """Run the probes while the workers are there. The trials are stored: no fault here costs one."""
+        """Run the probes while the workers are loaded. The trials are stored: no fault here costs one."""
         if self.after_rounds is None:
             return
         try:
@@ -155,7 +155,7 @@ class Runner:
             if problem is None:
                 continue
             kind, _, words = problem.partition(": ")
-            problem = f"{kind}: {words.removeprefix(f'arm {arm.name}: ')}"  # who is said once
+            problem = f"{kind}: {words.removeprefix(f'arm {arm.name}: ')}"  # the arm is named once
             if self.plan.design.on_preflight_failure == "stop" or arm.name == self.plan.control:
                 raise refusal(kind, f"arm {arm.name} failed its preflight: {problem}")
             self._drop(arm, f"preflight: {problem}")
@@ -164,7 +164,7 @@ class Runner:
         return self.crew.member(arm, on_load=partial(self._loaded, arm))
 
     def _loaded(self, arm: Arm, member: Member) -> None:
-        """A model that was just loaded is recorded and warmed up, whenever that happens."""
+        """Record and warm up a model that was just loaded, at any point of the run."""
         self.recorder.arm_loaded(
             arm, member.hello, member.loaded, self.host, memory=self.footprints.after_load(arm.name, member)
         )
@@ -178,14 +178,14 @@ class Runner:
     # ---- trials ----
 
     def _undecided(self) -> bool:
-        """Whether any comparison is still undecided; always true for a design that does not stop early."""
+        """Return whether any comparison is still undecided; always true for a design that does not stop early."""
         if self.plan.design.stop != "early":
             return True
         treatments = {arm.name for arm in self.plan.arms} - {self.plan.control}
         return not treatments or bool(treatments - self.decided - self.dropped)
 
     def _decide(self, unit: Unit) -> None:
-        """End the rounds of arms whose comparison is decided; rounds go on for the others."""
+        """Drop the arms whose comparison is decided; rounds go on for the others."""
         if self.plan.design.stop != "early" or unit.round is None:
             return
         for arm, how in self.decisions().items():
@@ -194,7 +194,7 @@ class Runner:
                 self.observer.noted(f"{arm} is decided after round {unit.round + 1}: {how}")
 
     def _run_unit(self, unit: Unit) -> None:
-        """A round; again, whole and in another order as long as a rule leaves a trial out and the plan allows it."""
+        """Run a round; replay it whole, in another order, while a rule excludes a trial and the plan allows it."""
         while True:
             self.observer.unit_started(unit)
             reasons = []
@@ -229,7 +229,7 @@ class Runner:
             self._drop(arm, f"{FAULTS_IN_A_ROW} faults in a row; the last: {verdict.fault.message}")
 
     def _teardown_hung(self, name: str, words: str) -> None:
-        """Making room is the end of a swapped arm's trial: one that has to be killed for it costs the trial it ran."""
+        """Spoil the last trial of a swapped arm that had to be killed to make room: its end belongs to its trial."""
         fault = Fault(kind=FaultKind.teardown_hang, message=f"arm {name}: {words}")
         arm_id = self.recorder.arm_ids[name]
         if not spoil_newest_trial(self.recorder.database, run_id=self.recorder.run_id, arm_id=arm_id, fault=fault):
@@ -248,7 +248,7 @@ class Runner:
             raise IncompleteError(f"the control {arm.name} takes no further part ({reason}): nothing left to compare")
 
     def _measure(self, trial: ScheduledTrial, member: Member) -> Outcome:
-        """Gate, readings, the trial itself, readings. A fault becomes part of the outcome."""
+        """Pass the gate, read the machine, run the trial, read again. A fault becomes part of the outcome."""
         answered: list[tuple[Prompt, Generation]] = []
         fault, passage = None, OPEN
         under_way: Prompt | None = None  # None: a short decode before the first one
@@ -304,7 +304,7 @@ class Runner:
         return [by_id[key] for key in trial.prompt_ids]
 
     def _pass_gate(self, trial: ScheduledTrial, member: Member) -> Passage:
-        """Warm-ups need no gate: they are left out in any case."""
+        """Let a trial pass the gate. Warm-ups need none: they never count."""
         if self.keeper is None or trial.kind == "warmup":
             self.lookout.read()
             return OPEN
@@ -313,7 +313,7 @@ class Runner:
         return self.keeper.wait(canary=lambda: self.short.canary(trial, member))
 
     def _before(self, trial: ScheduledTrial) -> tuple[Reading, ...]:
-        """The state at the gate, which has just been read, and the canary's speed where there is one."""
+        """Return the state that was just read at the gate, and the canary's speed if there is one."""
         found = self.lookout.latest()
         if self.keeper is None or (last := self.keeper.canary_ratio) is None or trial.kind == "warmup":
             return found

@@ -1,9 +1,9 @@
 """Short decodes that are never measured: the one that wakes a device, and the canary's.
 
 macOS unwires what the GPU has not used for about a second, so the first decode of an arm that waited while others ran
-can be several times slower. A few tokens before the trial's clock starts take that upon themselves: the prompt's pass
-reads the weights, the passes after it read them and a draft's again. Every trial of every arm gets the same, the
-control's second entry included, however long it waited, so that no arm is favoured by its place in a round.
+can be several times slower. A few tokens before the trial's clock starts absorb that cost: the prompt's pass reads the
+weights, the passes after it read them and a draft's again. Every trial of every arm gets the same, the control's second
+entry included, however long it waited, so that no arm is favoured by its place in a round.
 """
 
 import sys
@@ -18,13 +18,13 @@ from orchestrator.schedule import ScheduledTrial
 from workers.machine.telemetry import Reading
 from workers.protocol import Generate
 
-# Where `wake_tokens` is null. Only Metal is known to unwire; elsewhere it would cost a prompt a trial for nothing.
+# Used if `wake_tokens` is null. Only Metal is known to unwire; elsewhere it would cost a prompt per trial for nothing.
 _WAKE_TOKENS = {"darwin": 4}
-_PROMPT = ({"role": "user", "content": "Good morning. Count to fifty."},)  # short, and begins like none of a workload
+_PROMPT = ({"role": "user", "content": "Good morning. Count to fifty."},)  # short, with a beginning of its own
 
 
 def wake_tokens(gate: Gate, platform: str = sys.platform) -> int:
-    """How many tokens wake an arm before each trial; 0: none."""
+    """Return how many tokens wake an arm before each trial; 0: no wake-up."""
     return _WAKE_TOKENS.get(platform, 0) if gate.wake_tokens is None else gate.wake_tokens
 
 
@@ -43,10 +43,10 @@ class ShortDecodes:
     cold_tps: dict[str, float] = field(default_factory=dict)  # by arm: decode rate of its first canary
 
     def wake(self, trial: ScheduledTrial, member: Member) -> tuple[Reading, ...]:
-        """Let the arm decode a few tokens; what that took, to be stored beside the trial and never compared.
+        """Let the arm decode a few tokens. Return its time, which is stored beside the trial and never compared.
 
         Raises:
-            workers.errors.WorkerFault: as a trial does.
+            workers.errors.WorkerFault: as in a trial.
         """
         tokens = wake_tokens(self.plan.gate, self.platform)
         if not tokens or trial.kind == "warmup" or member.loaded.simulated:
@@ -62,10 +62,10 @@ class ShortDecodes:
         )
 
     def canary(self, trial: ScheduledTrial, member: Member) -> float | None:
-        """The decode rate of a short fixed request over that of the arm's first one; None: too short to have one.
+        """Return the decode rate of a short fixed request over that of the arm's first one, or None if it is too short.
 
         Raises:
-            workers.errors.WorkerFault: as a trial does.
+            workers.errors.WorkerFault: as in a trial.
         """
         (found,) = member.generate(self._request("canary", trial, self.plan.gate.canary_tokens))
         rate_tps = measure(found).decode_tps

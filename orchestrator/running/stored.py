@@ -1,4 +1,4 @@
-"""The stored state of a run that is to go on: its trials, its lease and its weights."""
+"""The stored state of a run that is to be resumed: its trials, its lease and its weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class Stored:
 
     trials: tuple[StoredTrial, ...]
     dropped: frozenset[str]
-    finished: bool  # everything of it was done, what follows the rounds included
-    current: dict[str, Any] | None  # what it was at, see orchestrator.running.run_state
+    finished: bool  # all of it was done, including the work after the rounds
+    current: dict[str, Any] | None  # its last step, see orchestrator.running.run_state
 
 
 def stored_trials(database: Database, run_id: str) -> Stored:
-    """The trials that former executions stored."""
+    """Return the trials that former executions stored."""
     with plain_read(database) as connection:
         rows = [
             StoredTrial(
@@ -51,16 +51,16 @@ def stored_trials(database: Database, run_id: str) -> Stored:
 
 
 def log_folder(database: Database, run_id: str) -> Path:
-    """The folder of a run's workers' logs."""
+    """Return the folder of the logs of a run's workers."""
     with plain_read(database) as connection:
         return Path(connection.execute(_RUN, {"run_id": run_id}).one().log_dir or ".")
 
 
 def refuse_if_held(database: Database, run_id: str) -> None:
-    """Two processes must not run one run.
+    """Refuse a run that another process executes.
 
     Raises:
-        HeldError: the process that took the lease still runs.
+        HeldError: the process that took the lease still lives.
     """
     with plain_read(database) as connection:
         refuse_held_run(connection.execute(_RUN, {"run_id": run_id}).one())
@@ -70,7 +70,7 @@ def refuse_held_run(run: "models.Run | Row[Any]") -> None:
     """Refuse a run whose lease a living process holds.
 
     Raises:
-        HeldError: with that process's id.
+        HeldError: the message has that process's id.
     """
     if run.status != "running" or run.runner_pid is None or run.runner_started_at is None:
         return
@@ -80,10 +80,10 @@ def refuse_held_run(run: "models.Run | Row[Any]") -> None:
 
 
 def refuse_other_weights(database: Database, run_id: str, weights: "Mapping[str, ArmWeights]") -> None:
-    """A run goes on with the weights that it began with.
+    """Refuse to resume a run with other weights than those that it began with.
 
     Raises:
-        RefusedError: a checkpoint's digest changed since.
+        RefusedError: a checkpoint's digest has changed.
     """
     with plain_read(database) as connection:
         digests = {name: digest for name, digest in connection.execute(_DIGESTS, {"run_id": run_id})}

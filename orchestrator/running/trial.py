@@ -3,17 +3,17 @@
 No rule looks at a trial's speed, tokens or text. A trial is
 
     invalid     it failed; or its evidence does not show what was asked for (policy `require`); or a conversation began
-                with tokens from a cache that nobody asked for
-    excluded    by what the machine did meanwhile, as the plan's gate says
+                with tokens from an unwanted cache
+    excluded    a rule of the plan's gate applies to the machine's state during the trial
     done        it counts
 
-Evidence answers three separate questions: requested, engaged (on this very request), useful (something proposed was
-accepted). An engine that gives no sign leaves `engaged` unknown (None), which is not False; under the policy `require`
-neither is enough.
+Evidence answers three separate questions: requested, engaged (on this request), useful (a proposed token was accepted).
+An engine that gives no sign leaves `engaged` unknown (None), which is not False; under the policy `require` neither is
+enough.
 
-Every conversation of a run is meant to begin afresh. A server that keeps prompts from one request to the next answers a
-repeated prompt at once: its time to first token is then the cache's, not the engine's. The rule looks at the engine's
-own count of cached tokens.
+Every conversation of a run has to begin afresh. A server that keeps prompts from one request to the next answers a
+repeated prompt at once: its time to first token then measures the cache, not the engine. The rule uses the engine's own
+count of cached tokens.
 """
 
 import datetime as dt
@@ -26,13 +26,13 @@ from orchestrator.schedule import ScheduledTrial
 from workers.machine.telemetry import Reading
 from workers.protocol import Evidence, Generation
 
-# Mechanisms that run at every step and propose only where they find something: on prose there may be nothing.
+# Mechanisms that run at every step and propose only if they find something: on prose they may find nothing.
 _MAY_FIND_NOTHING = frozenset({"prompt_lookup"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The three answers for one generation, and why it must not be compared (None: it may)."""
+    """The three answers for one generation, and the reason why it must not be compared (None: it may be)."""
 
     requested: bool
     engaged: bool | None
@@ -41,7 +41,7 @@ class Judgement:
 
 
 def judge(evidence: Sequence[Evidence]) -> Judgement:
-    """Fold the signs of one generation. A contradiction inside them counts as no evidence at all."""
+    """Combine the signs of one generation. A contradiction between them counts as no evidence."""
     asked = [sign for sign in evidence if sign.requested]
     broken = next((problem for sign in evidence if (problem := _contradiction(sign))), None)
     if broken:
@@ -54,7 +54,7 @@ def judge(evidence: Sequence[Evidence]) -> Judgement:
 
 
 def _judge_unrequested(evidence: Sequence[Evidence]) -> Judgement:
-    """Nothing was asked for: then nothing may have run."""
+    """Judge a generation for which no mechanism was asked: none may have run."""
     ran = next((sign for sign in evidence if sign.engaged), None)
     fault = f"unrequested_mechanism: {ran.text}" if ran else None
     return Judgement(requested=False, engaged=ran is not None, useful=bool(ran and ran.useful), fault=fault)
@@ -79,7 +79,7 @@ def _contradiction(sign: Evidence) -> str | None:
 
 
 def _all(answers: Iterable[bool | None]) -> bool | None:
-    """Three-valued and: False wins, then unknown."""
+    """Combine by three-valued logical and: False wins, then unknown."""
     seen = list(answers)
     if False in seen:
         return False
@@ -94,13 +94,13 @@ _REMEDY = (
 
 
 def from_cache(generations: Iterable[tuple[Prompt, Generation]], *, share_max: float | None) -> str | None:
-    """The first generation that had more of its prompt from a cache than its conversation explains, as `code: words`.
+    """Report, as `code: words`, the first generation with more cached prompt tokens than its conversation explains.
 
-    A first turn explains none; a later one the prompt and the answer of the turn before.
+    A first turn explains none; a later turn explains the prompt and the answer of the turn before.
 
     Args:
-        share_max: of the prompt's tokens, the share that may come from a cache unexplained: chat templates begin alike.
-            None: any.
+        share_max: the share of the prompt's tokens that may come from a cache without explanation, because chat
+            templates begin alike. None: no limit.
     """
     if share_max is None:
         return None
@@ -123,7 +123,7 @@ def _words(prompt: Prompt, generation: Generation) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Under what a trial ran."""
+    """The state of the machine around a trial."""
 
     passage: Passage
     wall_s: float
@@ -134,7 +134,7 @@ class Circumstances:
 
 
 def excluded_reason(gate: Gate, found: Circumstances) -> str | None:
-    """The first rule that leaves the trial out, as `code: words`; None: it counts."""
+    """Return the first rule that excludes the trial, as `code: words`, or None if it counts."""
     return next(_reasons(gate, found), None)
 
 
@@ -166,7 +166,7 @@ def _reasons(gate: Gate, found: Circumstances) -> Iterator[str]:
 
 
 def hottest(found: Circumstances) -> float | None:
-    """The highest thermal level before, during and after; None: the machine reports none."""
+    """Return the highest thermal level before, during and after the trial, or None if the machine reports none."""
     levels = [
         _value(found.before, "thermal_level"),
         _value(found.during, "thermal_level_max"),
@@ -176,7 +176,7 @@ def hottest(found: Circumstances) -> float | None:
 
 
 def swap_growth(found: Circumstances) -> float | None:
-    """Bytes of swap in use after less those before."""
+    """Return the swap in use after the trial minus that before, in bytes."""
     before, after = (_value(readings, "swap_used_bytes") for readings in (found.before, found.after))
     return None if before is None or after is None else after - before
 
@@ -191,13 +191,13 @@ def _counts_as_hot(gate: Gate, passage: Passage) -> bool:
 
 
 def _during_or_after(found: Circumstances, field: str) -> float | None:
-    """The sampler's mean; without one the rate of the reading after the trial, which covers the time since before."""
+    """Return the sampler's mean, or else the rate of the reading after the trial, which covers the trial's time."""
     mean = _value(found.during, f"{field}_mean")
     return _value(found.after, field) if mean is None else mean
 
 
 def _above(value: float | None, limit: float | None) -> bool:
-    """Whether a value exceeds its limit; an unknown value or limit excludes nothing."""
+    """Return whether a value exceeds its limit; an unknown value or limit excludes nothing."""
     return value is not None and limit is not None and value > limit
 
 
@@ -257,7 +257,7 @@ class LoadMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The outcome of the rules for one trial: its status and, unless done, the reason."""
+    """The result of the rules for one trial: its status and, unless it is done, the reason."""
 
     status: str
     fault: Fault | None = None
@@ -265,7 +265,7 @@ class Verdict:
 
 
 def settle(outcome: Outcome, *, evidence_policy: str, gate: Gate, cached_share_max: float | None = None) -> Verdict:
-    """Judge a trial by rules fixed beforehand: faults, evidence, caches, the machine. Never by its speed. Pure."""
+    """Judge a trial by fixed rules on faults, evidence, caches and the machine, never by its speed. Pure."""
     if outcome.fault is not None:
         return Verdict(status="invalid", fault=outcome.fault)
     if evidence_policy == "require":
@@ -280,6 +280,6 @@ def settle(outcome: Outcome, *, evidence_policy: str, gate: Gate, cached_share_m
 
 
 def _invalid(reason: str) -> Verdict:
-    """Args: reason: `code: words`."""
+    """Return an invalid verdict; `reason` is `code: words`."""
     kind, _, message = reason.partition(": ")
     return Verdict(status="invalid", fault=Fault(kind=kind, message=message))
