@@ -7,11 +7,11 @@ runs. They are Hydra's mutable input form; the frozen values that the rest of th
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from omegaconf import MISSING
 
-from workers.settings import above, above_up_to, at_least, between, one_of, setting, within
+from workers.sampling import Sampling
+from workers.settings import above, at_least, between, one_of, setting, within
 
 
 class Source(Enum):
@@ -154,22 +154,6 @@ class WorkloadConfig:
         33000, "kind=two_turns: approximate length of the document.", limit=within(100, 1_000_000)
     )
     seed: int = setting(0, "kind=two_turns: seed of the document's text.", limit=at_least(0))
-
-
-@dataclass
-class SamplingConfig:
-    """How the next token is chosen, and how messages become a prompt."""
-
-    name: str = setting(MISSING, "The option's name.")
-    temperature: float = setting(0.0, "0 takes the likeliest token.", limit=at_least(0))
-    top_p: float = setting(
-        1.0, "Draw from the likeliest tokens that together have this probability.", limit=above_up_to(0, 1)
-    )
-    top_k: int = setting(0, "Draw from so many likeliest tokens. 0: from all.", limit=at_least(0))
-    min_p: float = setting(0.0, "Draw from tokens at least this likely, relative to the likeliest.", limit=within(0, 1))
-    ignore_eos: bool = setting(False, "Run to max_tokens whatever the model says, so that lengths are equal.")
-    chat_template: bool = setting(True, "Apply the model's chat template to the messages.")
-    template_options: dict[str, Any] = setting({}, "Further arguments of the template.")
 
 
 @dataclass
@@ -369,7 +353,7 @@ class RootConfig:
     checkpoint: CheckpointConfig = MISSING
     engine: EngineConfig = MISSING
     workload: WorkloadConfig = MISSING
-    sampling: SamplingConfig = MISSING
+    sampling: Sampling = MISSING
     design: DesignConfig = MISSING
     gate: GateConfig = MISSING
     db: DbConfig = MISSING

@@ -6,12 +6,13 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from conf import schema
+from workers.sampling import Sampling
 
 GROUP_SCHEMAS: dict[str, type[Any]] = {
     "checkpoint": schema.CheckpointConfig,
     "engine": schema.EngineConfig,
     "workload": schema.WorkloadConfig,
-    "sampling": schema.SamplingConfig,
+    "sampling": Sampling,
     "design": schema.DesignConfig,
     "gate": schema.GateConfig,
     "sweep": schema.SweepConfig,

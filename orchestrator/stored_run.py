@@ -11,8 +11,7 @@ from db import frames
 from db.engine import Database
 from orchestrator.plan import Plan
 from orchestrator.planning.frozen_plan import frozen_plan
-
-_SAMPLER = ("temperature", "top_p", "top_k", "min_p")
+from workers.sampling import SHAPES_CHANCES, effective, sampler_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +45,7 @@ class StoredRun:
         rows = frames.trials(self.database, self.run_id)
         environments = frames.environments(self.database, self.run_id)
         power_modes = frames.readings(self.database, self.run_id, "power_mode")
-        samplers = {arm.name: sampler_words(arm.sampling) for arm in self.plan.arms}
+        samplers = {arm.name: sampler_words(chooser(arm.sampling)) for arm in self.plan.arms}
         return rows.assign(
             power_mode=rows["trial_id"].map(power_modes),
             sampler=rows["arm"].map(samplers),
@@ -79,8 +78,9 @@ class StoredRun:
         return frames.machine(self.database, self.run_id)
 
 
-def sampler_words(sampling: Mapping[str, Any]) -> str:
-    """The sampler of an arm in words: equal words, equal samplers."""
-    if not sampling["temperature"]:
-        return "greedy"
-    return ", ".join(f"{name} {sampling[name]:g}" for name in _SAMPLER if name in sampling)
+def chooser(sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an arm's sampling decides which token is drawn: two arms of equal ones draw alike.
+
+    What else differs (ignore_eos, the chat template) shows in the lengths and prompts, which are compared themselves.
+    """
+    return effective({key: sampling[key] for key in ("temperature", *SHAPES_CHANCES) if key in sampling})

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from orchestrator.findings.divergence_rates import with_rates
-from orchestrator.findings.records import Answer, ArmRecord, Probed, plain_arm_of, temperature_words
+from orchestrator.findings.records import Answer, ArmRecord, Probed, plain_arm_of
 from orchestrator.findings.values import (
     ArmLosslessness,
     ComparedBy,
@@ -18,6 +18,7 @@ from orchestrator.findings.values import (
     PromptOutcome,
     TopToken,
 )
+from workers.sampling import sampler_words
 
 CONTEXT_CHARACTERS = 40  # of text before and after the place where two answers part
 AFTER = {
@@ -78,7 +79,7 @@ def _beside(arm: ArmRecord, other: ArmRecord, by_arm: Mapping[str, Answers], pro
 def _why_not(arm: ArmRecord, other: ArmRecord) -> str | None:
     for one in (arm, other):
         if one.temperature != 0:
-            return f"{one.name} samples at {temperature_words(one)}: only greedy answers can be compared"
+            return f"{one.name} samples at {sampler_words(one.sampler)}: only greedy answers can be compared"
     return None
 
 

@@ -10,19 +10,10 @@ from typing import Any, Self
 import pandas as pd
 
 from orchestrator.findings.values import Figure
+from workers.sampling import effective
 
 TIMING_ENGINES = frozenset({"verify_cost"})  # their passes are wide, and nothing is drafted
 Step = tuple[int, int, int]  # drafted, accepted, committed
-# What a plan's sampling sets beside the temperature where nobody asked for anything: conf.schema.SamplingConfig.
-SAMPLING_DEFAULTS: Mapping[str, Any] = {
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-    "ignore_eos": False,
-    "chat_template": True,
-    "template_options": {},
-}
-GREEDY_IGNORES = frozenset({"top_p", "top_k", "min_p"})  # the likeliest token is among those that they leave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +45,7 @@ class ArmRecord:
     @property
     def sampler(self) -> dict[str, Any]:
         """Arms whose samplers are equal compare: the temperature, and what else is set and has an effect."""
-        ignored = GREEDY_IGNORES if self.temperature == 0 else frozenset()
-        others = {
-            key: value
-            for key, value in self.sampling.items()
-            if key not in ignored and value != SAMPLING_DEFAULTS.get(key)
-        }
-        return {"temperature": self.temperature, **others}
+        return effective({"temperature": self.temperature, **self.sampling})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,10 +179,3 @@ def _shared_words(one: str, other: str) -> int:
     mlx_lm."""
     pairs = zip(one.split("_"), other.split("_"), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def temperature_words(arm: ArmRecord) -> str:
-    """The sampler, after "at": its temperature, and what else it sets."""
-    words = ["an unknown temperature" if arm.temperature is None else f"temperature {arm.temperature:g}"]
-    words += [f"{key} {json.dumps(value)}" for key, value in arm.sampler.items() if key != "temperature"]
-    return ", ".join(words)

@@ -8,19 +8,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from orchestrator.findings.records import Answer, ArmRecord, temperature_words
+from orchestrator.findings.records import Answer, ArmRecord
 from orchestrator.findings.rounds import Rounds
-from orchestrator.findings.values import Sampling, TemperaturePoint
+from orchestrator.findings.values import Samplers, TemperaturePoint
+from workers.sampling import sampler_words
 
 
-def sampling(arms: Sequence[ArmRecord], answers: Sequence[Answer]) -> Sampling:
+def sampling(arms: Sequence[ArmRecord], answers: Sequence[Answer]) -> Samplers:
     """The note, and how much speculative arms accept at each temperature where the run has several."""
     settings = dict.fromkeys(key for arm in arms for key in arm.sampler)
     differing = [key for key in settings if any(arm.sampler.get(key) != arms[0].sampler.get(key) for arm in arms)]
     if not differing:
-        return Sampling(note=None, by_temperature=())
-    listed = "; ".join(f"{arm.name} at {temperature_words(arm)}" for arm in arms)
-    return Sampling(
+        return Samplers(note=None, by_temperature=())
+    listed = "; ".join(f"{arm.name} at {sampler_words(arm.sampler)}" for arm in arms)
+    return Samplers(
         note=f"only equal samplers compare, and these differ in {', '.join(differing)}: {listed}",
         by_temperature=tuple(
             _point(arm, [answer for answer in answers if answer.measured and answer.arm == arm.name])

@@ -256,7 +256,7 @@ class TemperaturePoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class Samplers:
     """The samplers of the run's arms, and what to know of comparing them."""
 
     note: str | None  # None: all arms sample alike
@@ -319,6 +319,6 @@ class Findings:
     pass_curves: tuple[PassCurve, ...]
     ceilings: tuple[Ceiling, ...]
     turns: tuple[ArmTurns, ...]  # by workload, the control first
-    sampling: Sampling
+    sampling: Samplers
     recommendation: Recommendation
     notes: tuple[str, ...] = field(default=())

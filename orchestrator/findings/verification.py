@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.findings.records import Answer, ArmRecord, PassTimes, plain_arm_of, temperature_words, unknown
+from orchestrator.findings.records import Answer, ArmRecord, PassTimes, plain_arm_of, unknown
 from orchestrator.findings.rounds import Rounds, plain_seconds
 from orchestrator.findings.values import Figure, Interval, PassCurve, VerifyCost
+from workers.sampling import sampler_words
 
 # The drafting model runs once for each proposal; of other engines once a round, for a whole block.
 PASSES_PER_TOKEN = frozenset({"mlx_lm_draft", "mlx_lm_server_draft", "mtp"})
@@ -122,7 +123,8 @@ def _cost(
 def _plain_s(arm: ArmRecord, plain: ArmRecord | None, scope: str | None, used: Sequence[Answer]) -> Figure:
     if plain is None:
         return unknown(
-            f"no plain arm of {arm.checkpoint} at {temperature_words(arm)} ran beside it: a plain step was not timed"
+            f"no plain arm of {arm.checkpoint} at {sampler_words(arm.sampler)} ran beside it, so a plain step was not "
+            "timed"
         )
     seconds = plain_seconds(
         answer for answer in used if answer.arm == plain.name and scope in (None, answer.prompt_class)

@@ -20,7 +20,7 @@ ENVIRONMENT = {
     "python": "3.11.7",
     "power_source": "ac",
     "power_mode": "automatic",
-    "sampler": "greedy",
+    "sampler": "temperature 0",
     "environment_id": "e",
     "missing_reason": None,
     "mlx_missing": None,

@@ -16,25 +16,12 @@ from workers.engines.mlx_loading import LoadedModel, load_model
 from workers.engines.mlx_probes import Probed, score, time_passes
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePasses
+from workers.sampling import Sampling
 from workers.settings import one_of
 
 KV_BITS = one_of(2, 3, 4, 5, 6, 8)  # that MLX quantises to
 # Of the chat template's arguments, those that are the engine's to set.
 _RESERVED_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message", "return_dict", "tokenize"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """See conf.schema.SamplingConfig."""
-
-    name: str = ""
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    ignore_eos: bool = False
-    chat_template: bool = True
-    template_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from workers.catalogue.signs import Preset
 from workers.counts import require_possible, unlikely
 from workers.engines import server_counts
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings
-from workers.engines.mlx_common import Sampling
 from workers.engines.server_request import prompt_sha256, request_body
 from workers.engines.server_signs import Asked, SignReader, Surroundings, usage_of
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
@@ -26,6 +25,7 @@ from workers.http.refusals import StatusError, TooLate
 from workers.http.reply import Reply
 from workers.http.tokens import APPORTIONED, apportion
 from workers.protocol import PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses
+from workers.sampling import Sampling
 from workers.settings import EngineSettings, above, setting
 from workers.supervision import served_versions
 from workers.supervision.server_process import ServerLog

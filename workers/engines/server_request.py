@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workers.engines.base import TurnRequest, sha256_of_ids
-from workers.engines.mlx_common import Sampling
 from workers.errors import EngineError, FaultKind
 from workers.masking import KNOWN
+from workers.sampling import Sampling
 
 CHAT_PATH, TEXT_PATH = "/v1/chat/completions", "/v1/completions"
 _NEUTRAL = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}  # left out: a server may be slower when it is sent them

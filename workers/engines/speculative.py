@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workers.engines.base import CallbackEngine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
-from workers.engines.mlx_common import Sampling, prompt_encoder, wired
+from workers.engines.mlx_common import prompt_encoder, wired
 from workers.engines.mlx_loading import LoadedModel, load_model
 from workers.engines.mlx_probes import BlockDraft, Probed, score, time_passes
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.protocol import Evidence, PassesTimed, Scored, ScoreTokens, TimePasses
+from workers.sampling import Sampling
 from workers.stopwatch import Tick
 
 Step = tuple[int, int, int]  # drafted, accepted, committed

@@ -13,6 +13,7 @@ from orchestrator.configuration.checks import all_problems, has_key, set_value
 from orchestrator.configuration.engines import engine_kinds
 from orchestrator.configuration.overrides import COMMAND_LINE, Setting
 from orchestrator.errors import InputError
+from workers.sampling import Sampling
 
 
 def tree(config: type[Any], group: str) -> DictConfig:
@@ -114,9 +115,9 @@ def test_what_does_not_fit_says_what_would(key: str, value: Any, parts: list[str
         (schema.WorkloadConfig, {"max_tokens": "???"}, "max_tokens", "is missing; it takes a whole number"),
         (schema.WorkloadConfig, {"kind": "chat"}, "kind", "prompts, two_turns"),
         (schema.WorkloadConfig, {"document_tokens": 5}, "document_tokens", "from 100 to"),
-        (schema.SamplingConfig, {"temperature": -0.1}, "temperature", "at least 0"),
-        (schema.SamplingConfig, {"top_p": 0.0}, "top_p", "above 0"),
-        (schema.SamplingConfig, {"min_p": 1.1}, "min_p", "from 0 to 1"),
+        (Sampling, {"temperature": -0.1}, "temperature", "at least 0"),
+        (Sampling, {"top_p": 0.0}, "top_p", "above 0"),
+        (Sampling, {"min_p": 1.1}, "min_p", "from 0 to 1"),
         (schema.CheckpointConfig, {"source": "???"}, "source", "hub, local, gguf, imported, dummy"),
         (schema.CheckpointConfig, {"dtype": "int8"}, "dtype", "float32, bfloat16"),
         (engine_kinds()["mlx_lm"].schema, {"kv_bits": 7}, "kv_bits", "2, 3, 4"),

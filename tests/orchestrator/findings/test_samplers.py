@@ -1,12 +1,9 @@
 """Only equal samplers compare."""
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from conf.schema import SamplingConfig
-from orchestrator.findings.records import SAMPLING_DEFAULTS
 from orchestrator.findings.samplers import sampling
 from tests.orchestrator.findings.making import arm, drafting, stepped
 
@@ -42,11 +39,6 @@ def test_the_temperature_is_not_all_of_a_sampler(sampling_of: dict[str, Any], wo
 def test_what_shapes_chances_means_nothing_to_greedy_decoding() -> None:
     assert sampling((arm(), drafting(sampling={"top_p": 0.1, "top_k": 1})), []).note is None
     assert sampling((arm(), drafting(sampling={"ignore_eos": True})), []).note is not None
-
-
-def test_the_defaults_are_those_of_a_configuration() -> None:
-    configured = {key: value for key, value in asdict(SamplingConfig()).items() if key not in ("name", "temperature")}
-    assert configured == SAMPLING_DEFAULTS
 
 
 def test_different_ones_are_named_with_what_each_accepts() -> None:

@@ -15,10 +15,10 @@ from workers.engines.contract import EngineCase, EngineContract, converse, engin
 from workers.engines.dflash import Dflash
 from workers.engines.dflash_backends import Wanted
 from workers.engines.dflash_backends.zlab import Proposals, Zlab
-from workers.engines.mlx_common import Sampling
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.speculative import VerifyStep
 from workers.errors import EngineError, FaultKind
+from workers.sampling import Sampling
 
 HERE = ("mlx-dspark", "dflash-mlx")  # those that fit this environment
 PROMPT = "Write down what a linked list is."

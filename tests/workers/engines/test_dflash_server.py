@@ -104,7 +104,7 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> dict[str, str | None]:
 
 def command_of(engine: DflashServer, folder: Path) -> list[str]:
     from workers.engines.base import parse_settings
-    from workers.engines.mlx_common import Sampling
+    from workers.sampling import Sampling
 
     engine._sampling = parse_settings(Sampling, engine.sampling, engine="test")  # noqa: SLF001 - load() does this
     return list(engine._command(1234, folder).command)  # noqa: SLF001 - the command, without starting it

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from workers.engines.mlx_common import Sampling
 from workers.engines.mlx_loading import LoadedModel, load_model
 from workers.engines.mlx_probes import BlockDraft, Probed
 from workers.engines.speculative import LoopResult
 from workers.environment import installed
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
+from workers.sampling import Sampling
 from workers.stopwatch import Tick
 from workers.weights.model_files import read_header, read_json, tensor_table, weight_files
 
