@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pandas as pd
 from sqlalchemy import Engine, text
 
-from db.metrics import METRICS
 from db.session import read_only
+from db.vocabulary import METRICS
 
 VERSIONS = ("mlx_version", "mlx_lm_version", "engine_version", "os_build", "checkpoint_digest", "interlace_version")
 SERIES = ("config_sha256", "workload_sha256", "host")  # points that may be set side by side share these

@@ -12,7 +12,7 @@ could not be read is NULL, and where a column can be missing for several reasons
 """
 
 import datetime as dt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from sqlalchemy import (
     JSON,
@@ -29,6 +29,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from uuid_utils import uuid7
 
 from db.column_types import Finite, UtcDateTime
+from db.vocabulary import VERDICTS, EntryState
 
 NAMING_CONVENTION = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -436,15 +437,7 @@ class Comparison(Base):
     workload: Mapped[str | None]  # NULL: all workloads; NULL in workload, prompt_class and turn: over all
     __table_args__ = (
         UniqueConstraint("audit_id", "position"),
-        _one_of(
-            "verdict",
-            "supported",
-            "no_difference",
-            "could_be_drift",
-            "not_engaged",
-            "confounded",
-            "underpowered",
-        ),
+        _one_of("verdict", *VERDICTS),
     )
 
 
@@ -461,7 +454,7 @@ class QueueEntry(Base):
     checked_at: Mapped[dt.datetime | None]  # of the preflight before the night
     checked: Mapped[dict[str, Any] | None]  # by arm: what is wrong, null: ready
     __table_args__ = (
-        _one_of("state", "waiting", "done", "failed", "cancelled"),
+        _one_of("state", *get_args(EntryState)),
         Index(None, "state", "position"),
     )
 

@@ -12,10 +12,11 @@ from sqlalchemy.orm import Session
 
 from db import models
 from db.errors import RequestError
-from db.queue_entries import Entry, State, entries, entry_of
+from db.queue_entries import Entry, entries, entry_of
 from db.session import transaction
+from db.vocabulary import EntryState
 
-__all__ = ["Entry", "QueueError", "State", "add", "cancel", "entries", "entry_of", "move", "settle", "store_check"]
+__all__ = ["Entry", "QueueError", "add", "cancel", "entries", "entry_of", "move", "settle", "store_check"]
 
 LEAST_GAP = 1e-6  # between two places; closer ones are numbered anew
 
@@ -35,7 +36,7 @@ def add(engine: Engine, run_id: str, *, now: dt.datetime) -> None:
         )
 
 
-def settle(engine: Engine, run_id: str, state: State, *, note: str | None) -> None:
+def settle(engine: Engine, run_id: str, state: EntryState, *, note: str | None) -> None:
     """Say what became of an entry; a run that has none is left alone."""
     with transaction(engine) as session:
         changed = update(models.QueueEntry).where(models.QueueEntry.run_id == run_id)

@@ -2,14 +2,13 @@
 
 import datetime as dt
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import JSON, Boolean, Engine, column, text
 
 from db.column_types import UtcDateTime
 from db.session import plain_read
-
-State = Literal["waiting", "done", "failed", "cancelled"]
+from db.vocabulary import EntryState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +36,7 @@ class Entry:
         return self.checked is not None and not any(self.checked.values())
 
 
-def entries(engine: Engine, *, state: State = "waiting") -> list[Entry]:
+def entries(engine: Engine, *, state: EntryState = "waiting") -> list[Entry]:
     """The entries of a state, in their order."""
     with plain_read(engine) as connection:
         rows = connection.execute(_ENTRIES, {"state": state, "run_id": None})

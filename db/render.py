@@ -27,7 +27,6 @@ from workers.files.atomic import write_file
 
 Value = int | float | str | bytes | None
 
-STYLES = ("table", "csv", "json", "markdown", "parquet")
 NULL = "\u2013"  # a dash
 
 _TEXT_WIDTH_MIN = 12
@@ -44,7 +43,7 @@ class QueryResult:
 
 
 def write_result(result: QueryResult, *, style: str, output: Path | None = None, stream: TextIO | None = None) -> None:
-    """Write a result in one of `STYLES`, to a file or to a stream (standard output).
+    """Write a result in one of the `QUERY_FORMATS`, to a file or to a stream (standard output).
 
     Raises:
         QueryError: Parquet on a terminal.

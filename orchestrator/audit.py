@@ -34,7 +34,6 @@ from orchestrator.statistics.lags import Ran
 from orchestrator.statistics.losses import PairLosses, Trials, loss_notes, pair_losses
 from orchestrator.statistics.observations import (
     ALL,
-    LOWER_IS_FASTER,
     Usable,
     arm_summaries,
     arms_in_order,
@@ -47,6 +46,7 @@ from orchestrator.statistics.run_drift import run_drift
 from orchestrator.statistics.scoped import AuditRun, Inference, Scoped, effect_by, scoped_trials
 from orchestrator.statistics.tails import OF_METRICS, inter_token_times, unknown_inter_tokens
 from orchestrator.statistics.trial_notes import hot_starts, left_out, replays, was_replayed
+from orchestrator.vocabulary import METRICS
 
 __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", "Included", "Inference", "audit"]
 
@@ -259,7 +259,7 @@ def _standing(run: AuditRun, one: Scoped) -> Standing:
     """Rank the arms; with too few rounds to distinguish any two, all are as good as the best."""
     ratios = {run.control: 1.0}
     ratios |= {arm: effect.ratio for arm in run.treatments if (effect := one.effects[arm]) is not None}
-    return standing(one.used, ratios=ratios, lower_is_better=run.metric in LOWER_IS_FASTER)
+    return standing(one.used, ratios=ratios, lower_is_better=METRICS[run.metric].lower_is_faster)
 
 
 def _family_of(run: AuditRun, series: Mapping[Compared, Series]) -> Mapping[Compared, float]:

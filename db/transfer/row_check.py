@@ -20,10 +20,10 @@ from db.column_types import Finite, UtcDateTime
 from db.errors import TransferError
 from db.guard import LONGEST_VALUE_BYTES
 from db.json_guard import LARGEST_INTEGER, read_json
-from db.metrics import METRICS
 from db.models import Base
 from db.transfer.schema_check import connect_strange
 from db.transfer.tables import STAYS, columns
+from db.vocabulary import METRICS
 
 Rule = Callable[[Any], str | None]  # what is wrong with a value that is not NULL; None: nothing
 
@@ -44,7 +44,7 @@ _ANY_REAL = frozenset("engine_gap drift value wall_s gap rounding position runne
 _SHARES = frozenset("p_value family_p alpha acceptance_rate engaged_share".split())
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
-    "metric": METRICS,
+    "metric": tuple(METRICS),
     "interleave_by": ("prompt", "workload"),
     "stamps_of": ("token", "chunk"),
     "gate_state": ("open", "waited", "hot_start", "skipped"),

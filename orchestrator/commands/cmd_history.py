@@ -4,12 +4,12 @@ import click
 
 from orchestrator.commands import options
 from orchestrator.commands.stored_runs import open_stored
-from orchestrator.vocabulary import METRICS
+from orchestrator.vocabulary import DEFAULT_METRIC
 
 
 @click.command("history")
 @options.db
-@options.metric(default=METRICS[0])
+@options.metric(default=DEFAULT_METRIC)
 @click.option("--arm", help="Arms whose name matches this SQL pattern, such as '%draft%'.")
 @click.option("--engine", help="Arms of this engine.")
 @click.option("--checkpoint", help="Arms of this checkpoint.")

@@ -8,6 +8,7 @@ import click
 
 from orchestrator.commands import options
 from orchestrator.errors import InputError
+from orchestrator.vocabulary import QUERY_FORMATS
 
 if TYPE_CHECKING:
     from db.stored_queries import StoredQuery
@@ -23,7 +24,7 @@ _TYPED = Path("SQL")  # where SQL on the command line comes from
 @click.option("--describe", "described", metavar="VIEW", help="Print what the columns of a view or table mean.")
 @click.option("--file", type=options.FILE, metavar="FILE", help="A query in a file of any name.")
 @click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Value of :NAME in the SQL. Repeatable.")
-@click.option("--format", "style", type=click.Choice(["table", "csv", "json", "markdown", "parquet"]), default="table")
+@click.option("--format", "style", type=click.Choice(QUERY_FORMATS), default="table")
 @click.option("-o", "--output", type=options.FILE, help="Write to a file.")
 def command(
     asked: str | None,

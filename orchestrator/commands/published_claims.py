@@ -12,12 +12,12 @@ import yaml  # type: ignore[import-untyped]  # no types without an extra package
 
 from orchestrator.errors import InputError
 from orchestrator.statistics.claims import Claim, claim_of
-from orchestrator.vocabulary import METRICS
+from orchestrator.vocabulary import DEFAULT_METRIC
 
 ALL = "claims"
 _DEFAULTS: dict[str, Any] = {
     "factors": [],
-    "metric": METRICS[0],
+    "metric": DEFAULT_METRIC,
     "low": None,
     "high": None,
     "prompt_class": None,

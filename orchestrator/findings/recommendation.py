@@ -9,8 +9,7 @@ from itertools import groupby
 
 from orchestrator.findings.values import ArmTurns, BetterFor, Recommendation
 from orchestrator.statistics.findings import AuditResult, Comparison
-from orchestrator.statistics.observations import LOWER_IS_FASTER
-from orchestrator.vocabulary import VERDICTS
+from orchestrator.vocabulary import METRICS, VERDICTS
 
 TTFT = "ttft_s"
 SHOWN = 3  # scopes that a sentence names for one arm
@@ -55,7 +54,7 @@ def _turned(
 
 def _waits(result: AuditResult, turns: Sequence[ArmTurns]) -> Iterable[BetterFor]:
     """Supported differences of later turns' time to the first token, where the audit compared something else."""
-    if result.metric in LOWER_IS_FASTER:
+    if METRICS[result.metric].lower_is_faster:
         return
     for arm in turns:
         for turn in arm.turns[1:]:

@@ -7,7 +7,8 @@ import pandas as pd
 
 from orchestrator.findings.values import SpeedByRound
 from orchestrator.schedule import AA_LABEL
-from orchestrator.statistics.observations import LOWER_IS_FASTER, arms_in_order, measured_rows
+from orchestrator.statistics.observations import arms_in_order, measured_rows
+from orchestrator.vocabulary import METRICS
 
 CELL_ROUNDS = 4  # with fewer rounds of a prompt, arms and prompts have levels that add up
 SWEEPS = 4  # of the median polish
@@ -23,7 +24,7 @@ def speed_by_round(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[
     used = rows[rows["usable"]]
     if used.empty:
         return ()
-    sign = -1.0 if metric in LOWER_IS_FASTER else 1.0
+    sign = -1.0 if METRICS[metric].lower_is_faster else 1.0
     asked = used["prompt_id"].astype(str) + "\0" + used["turn"].astype(str)
     rest = sign * _without_levels(used["y"].astype("float64"), used["label"].astype(str), asked)
     count = int(used["round"].max()) + 1

@@ -74,7 +74,7 @@ def metric_of(results: ForeignResults, wanted: str | None, *, source: str) -> st
     if wanted is not None and wanted not in measured:
         known = ", ".join(measured) or "nothing that can be compared"
         raise InputError(f"--metric {wanted}: no trial in {source} has it; it has {known}")
-    return wanted or max(METRICS, key=lambda metric: (len(arms[metric]), -METRICS.index(metric)))
+    return wanted or max(METRICS, key=lambda metric: (len(arms[metric]), -list(METRICS).index(metric)))
 
 
 def _arm(arm: ForeignArm) -> Arm:

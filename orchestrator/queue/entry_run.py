@@ -6,6 +6,7 @@ from pathlib import Path
 from db import queue
 from db.engine import Database
 from db.errors import DatabaseError, StorageError
+from db.vocabulary import EntryState
 from orchestrator.errors import IncompleteError, InputError, NotOursError, RefusedError, StoppedError
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
 from orchestrator.queue.machine_lock import MachineLock
@@ -55,7 +56,7 @@ def _refuse(recorder: Recorder, lock: MachineLock) -> None:
     check_machine(recorder.plan, Path(recorder.database.url.database or "."))
 
 
-def state_after(error: BaseException) -> queue.State:
+def state_after(error: BaseException) -> EntryState:
     """Return the entry's state after an error: waiting, unless the run would end the same way again. Pure."""
     if isinstance(error, NotOursError):
         return "failed"
@@ -73,7 +74,7 @@ def note_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _settle(database: Database, run_id: str, state: queue.State, *, note: str | None) -> None:
+def _settle(database: Database, run_id: str, state: EntryState, *, note: str | None) -> None:
     """Write the entry's state. On a full disk the entry stays as it was: waiting."""
     try:
         queue.settle(database, run_id, state, note=note)

@@ -9,8 +9,7 @@ from orchestrator.report.document import Line
 from orchestrator.report.material import Material
 from orchestrator.report.words import counted, listed, number, percent, shortened, span, times
 from orchestrator.statistics.comparability import Scope
-from orchestrator.statistics.observations import LOWER_IS_FASTER
-from orchestrator.vocabulary import VERDICTS
+from orchestrator.vocabulary import METRICS, VERDICTS
 
 HEADLINE_CHARACTERS = 44
 NOT_RANDOMISED = "not_randomised"  # code of the reason that names the drift which would explain a difference
@@ -94,12 +93,12 @@ def speed_of(one: Comparison) -> float | None:
     """The treatment's speed over the control's, whichever way the metric points."""
     if one.ratio is None:
         return None
-    return 1 / one.ratio if one.metric in LOWER_IS_FASTER else one.ratio
+    return 1 / one.ratio if METRICS[one.metric].lower_is_faster else one.ratio
 
 
 def drift_words(drift: float, metric: str) -> str:
     """What a change of the metric means for the machine."""
-    if metric in LOWER_IS_FASTER:
+    if METRICS[metric].lower_is_faster:
         return f"took {percent(abs(drift))} {'longer' if drift > 0 else 'less'} at the end than at the start"
     return f"{'lost' if drift < 0 else 'gained'} {percent(abs(drift))} of its speed"
 

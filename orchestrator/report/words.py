@@ -2,7 +2,6 @@
 
 from db.escaping import shown as shown
 from db.escaping import shown_line as shown_line
-from orchestrator.vocabulary import METRIC_WORDS as METRIC_WORDS
 
 MISSING = "\u2013"
 TIMES, MINUS, MORE = "\u00d7", "\u2212", "\u2026"

@@ -12,12 +12,13 @@ from orchestrator.statistics.bounds import limited, worst_cases
 from orchestrator.statistics.comparability import Differences, Reason
 from orchestrator.statistics.findings import Comparison, Included
 from orchestrator.statistics.heat import carry_over_reason, hides_a_difference, may_be_heat
-from orchestrator.statistics.observations import ALL, LOWER_IS_FASTER
+from orchestrator.statistics.observations import ALL
 from orchestrator.statistics.run_drift import drift_note
 from orchestrator.statistics.scoped import AuditRun, Scoped, effect_in
 from orchestrator.statistics.tails import unlike_inter_tokens
 from orchestrator.statistics.variation import Variation, unlike_tails
 from orchestrator.statistics.verdicts import Case, decide, lies_inside
+from orchestrator.vocabulary import METRICS
 
 
 def compare(run: AuditRun, one: Scoped, included: Scoped | None, treatment: str) -> Comparison:
@@ -108,7 +109,7 @@ def _unlike(run: AuditRun, one: Scoped, treatment: str) -> tuple[Reason, ...]:
         alpha=run.alpha,
         margin=run.margin,
         seed=run.seed,
-        lower_is_faster=run.metric in LOWER_IS_FASTER,
+        lower_is_faster=METRICS[run.metric].lower_is_faster,
         arms=(treatment, run.control),
     )
     waits = None
@@ -211,10 +212,10 @@ def _high(effect: Effect | None) -> float | None:
 
 
 def _direction(effect: Effect, metric: str) -> str:
-    return "faster" if (effect.ratio > 1) != (metric in LOWER_IS_FASTER) else "slower"
+    return "faster" if (effect.ratio > 1) != (METRICS[metric].lower_is_faster) else "slower"
 
 
 def _wins(effect: Effect | None, metric: str) -> int | None:
     if effect is None:
         return None
-    return effect.losses if metric in LOWER_IS_FASTER else effect.wins
+    return effect.losses if METRICS[metric].lower_is_faster else effect.wins

@@ -17,7 +17,6 @@ from orchestrator.estimation.inversion import Floats
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.comparability import COLUMNS, Asked, Scope, Words, words
 from orchestrator.statistics.losses import Trials, failed, own_losses
-from orchestrator.vocabulary import LOWER_IS_FASTER as LOWER_IS_FASTER
 from orchestrator.vocabulary import METRICS
 
 INTER_TOKEN = "inter_token_p95_s"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-RESPONSE, LOG, STATE, DIFFERENCE = "response", "log", "state", "difference"
+PLACES = LOG, RESPONSE, STATE, DIFFERENCE = "log", "response", "state", "difference"  # in which a sign is looked for
 # Tokens beside prompt and answer that a server may hold for a request: draft slots, a template's end.
 _CONTEXT_SLACK = 64
 

@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from workers.catalogue.binding import PLACES
+
 FOLDER = Path(__file__).parent
-PLACES = ("log", "response", "state", "difference")
 MEANINGS = ("engaged", "fell_back", "disabled_mid_request", "useful", "not_evidence")
 DENOMINATORS = ("drafted", "generated", "cycles")
 REACHES = ("request", "server")

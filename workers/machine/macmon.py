@@ -14,7 +14,7 @@ import psutil
 
 from workers.machine.optional_tools import MACMON
 from workers.machine.processes import PROCESS_FAULTS
-from workers.machine.system import System, Unreadable, tool_path
+from workers.machine.system import System, Unreadable, Wrapped, tool_path
 
 STALE_INTERVALS = 3.0  # a line older than so many intervals says nothing of now
 STOP_GRACE_S = 1.0
@@ -85,35 +85,12 @@ class MacmonStream:
             self._line, self._at_s = line, self._clock()
 
 
-class Streaming:
+class Streaming(Wrapped):
     """A system whose `macmon` is the stream: its fields then cost no more than a look."""
 
     def __init__(self, system: System, stream: MacmonStream) -> None:
-        self._system = system
+        super().__init__(system)
         self._stream = stream
 
-    @property
-    def platform(self) -> str:
-        return self._system.platform
-
-    @property
-    def root_pid(self) -> int:
-        return self._system.root_pid
-
     def run(self, *command: str) -> str:
-        return self._stream.newest() if command == MACMON else self._system.run(*command)
-
-    def read(self, path: str) -> str:
-        return self._system.read(path)
-
-    def list(self, pattern: str) -> list[str]:
-        return self._system.list(pattern)
-
-    def notify_state(self, key: str) -> int:
-        return self._system.notify_state(key)
-
-    def footprint_bytes(self, pid: int) -> int:
-        return self._system.footprint_bytes(pid)
-
-    def peak_footprint_bytes(self, pid: int) -> int:
-        return self._system.peak_footprint_bytes(pid)
+        return self._stream.newest() if command == MACMON else super().run(*command)

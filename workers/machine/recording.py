@@ -9,13 +9,16 @@ import platform
 import re
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from workers.machine.macos import PHOTOS, SPOTLIGHT
-from workers.machine.system import System, Unreadable
+from workers.machine.system import System, Unreadable, Wrapped
+
+Kept = TypeVar("Kept", str, list[str], int)
 
 HIDDEN = "hidden"
 OURS = "PID"  # in a recorded command, for the number of our own process
@@ -78,47 +81,33 @@ def personal_names() -> tuple[str, ...]:
     return tuple(sorted(name for name in found if len(name) > 2 and name not in ("root", "localhost")))
 
 
-class Recording:
+class Recording(Wrapped):
     """A `System` that asks another one and keeps each answer, redacted."""
 
     def __init__(self, system: System, *, names: Sequence[str] | None = None) -> None:
-        self._system = system
+        super().__init__(system)
         self._names = personal_names() if names is None else tuple(names)
         self.answers: list[Answer] = []
 
-    @property
-    def platform(self) -> str:
-        return self._system.platform
-
-    @property
-    def root_pid(self) -> int:
-        return self._system.root_pid
-
     def run(self, *command: str) -> str:
-        text: str = self._kept("run", _asked(command), lambda: self._system.run(*command))
-        return text
+        return self._kept("run", _asked(command), partial(super().run, *command))
 
     def read(self, path: str) -> str:
-        text: str = self._kept("read", path, lambda: self._system.read(path))
-        return text
+        return self._kept("read", path, partial(super().read, path))
 
     def list(self, pattern: str) -> list[str]:
-        paths: list[str] = self._kept("list", pattern, lambda: self._system.list(pattern))
-        return paths
+        return self._kept("list", pattern, partial(super().list, pattern))
 
     def notify_state(self, key: str) -> int:
-        state: int = self._kept("notify", key, lambda: self._system.notify_state(key))
-        return state
+        return self._kept("notify", key, partial(super().notify_state, key))
 
     def footprint_bytes(self, pid: int) -> int:
-        size: int = self._kept("footprint", OURS, lambda: self._system.footprint_bytes(pid))
-        return size
+        return self._kept("footprint", OURS, partial(super().footprint_bytes, pid))
 
     def peak_footprint_bytes(self, pid: int) -> int:
-        size: int = self._kept("peak", OURS, lambda: self._system.peak_footprint_bytes(pid))
-        return size
+        return self._kept("peak", OURS, partial(super().peak_footprint_bytes, pid))
 
-    def _kept(self, kind: str, asked: str, ask: Any) -> Any:
+    def _kept(self, kind: str, asked: str, ask: Callable[[], Kept]) -> Kept:
         started_s = time.monotonic()
         try:
             found = ask()

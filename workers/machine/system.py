@@ -152,12 +152,11 @@ class LocalSystem:
         return _rusage(pid, _PEAK_FOOTPRINT_AT)
 
 
-class OneReading:
-    """A system that runs each command once, for several fields of one reading."""
+class Wrapped:
+    """A system that passes every question on to another one; inherit, and answer some of them otherwise."""
 
     def __init__(self, system: System) -> None:
         self._system = system
-        self._answers: dict[tuple[str, ...], str | Unreadable] = {}
 
     @property
     def platform(self) -> str:
@@ -168,15 +167,7 @@ class OneReading:
         return self._system.root_pid
 
     def run(self, *command: str) -> str:
-        if command not in self._answers:
-            try:
-                self._answers[command] = self._system.run(*command)
-            except Unreadable as error:
-                self._answers[command] = error
-        answer = self._answers[command]
-        if isinstance(answer, Unreadable):
-            raise Unreadable(str(answer))
-        return answer
+        return self._system.run(*command)
 
     def read(self, path: str) -> str:
         return self._system.read(path)
@@ -192,6 +183,25 @@ class OneReading:
 
     def peak_footprint_bytes(self, pid: int) -> int:
         return self._system.peak_footprint_bytes(pid)
+
+
+class OneReading(Wrapped):
+    """A system that runs each command once, for several fields of one reading."""
+
+    def __init__(self, system: System) -> None:
+        super().__init__(system)
+        self._answers: dict[tuple[str, ...], str | Unreadable] = {}
+
+    def run(self, *command: str) -> str:
+        if command not in self._answers:
+            try:
+                self._answers[command] = super().run(*command)
+            except Unreadable as error:
+                self._answers[command] = error
+        answer = self._answers[command]
+        if isinstance(answer, Unreadable):
+            raise Unreadable(str(answer))
+        return answer
 
 
 def reaped_cpu_s(pid: int) -> float:

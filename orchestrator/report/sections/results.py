@@ -14,7 +14,6 @@ from orchestrator.report.material import Material
 from orchestrator.report.sketches import ratio_strokes, round_strokes
 from orchestrator.report.verdict import clause, in_a_headline, speed_of
 from orchestrator.report.words import (
-    METRIC_WORDS,
     MISSING,
     change,
     counted,
@@ -29,9 +28,9 @@ from orchestrator.report.words import (
     times,
 )
 from orchestrator.schedule import AA_LABEL
-from orchestrator.statistics.observations import ALL, LOWER_IS_FASTER, ArmSummary, round_values
+from orchestrator.statistics.observations import ALL, ArmSummary, round_values
 from orchestrator.statistics.run_drift import RUN_DRIFT
-from orchestrator.vocabulary import VERDICTS
+from orchestrator.vocabulary import METRICS, VERDICTS
 
 MOST_SPOTS = 600  # drawn one by one
 MOST_ROUNDS = 80  # drawn one by one in a panel
@@ -58,7 +57,7 @@ def rounds_words(material: Material) -> str:
 
 
 def metric_words(material: Material) -> str:
-    return METRIC_WORDS[material.result.metric]
+    return METRICS[material.result.metric].words
 
 
 # ---- the first picture ----
@@ -72,7 +71,7 @@ def course_section(material: Material) -> Section | Absent:
         return Absent(title="Trials in time order", reason="no trial with a value beside one of the control is stored")
     shown = thinned(course, MOST_SPOTS)
     ratios = {one.treatment: one.ratio for one in material.overall if one.ratio is not None}
-    palette, lower = palette_of(material), material.result.metric in LOWER_IS_FASTER
+    palette, lower = palette_of(material), METRICS[material.result.metric].lower_is_faster
     picture = Picture(
         key="trials",
         title=_course_title(material, course),
@@ -187,7 +186,7 @@ def _forest(material: Material, key: str, title: str, rows: Sequence[EffectRow])
     )
     if floor:
         detail += " Dark band: the control against itself (A/A), what two equal arms look like here."
-    lower = result.metric in LOWER_IS_FASTER
+    lower = METRICS[result.metric].lower_is_faster
     return Picture(
         key=key,
         title=title,
@@ -261,7 +260,7 @@ def _effect_grids(material: Material) -> Iterable[Grid]:
         rows = tuple(
             (
                 one.scope,
-                METRIC_WORDS.get(one.metric, one.metric),
+                METRICS[one.metric].words,
                 one.better,
                 one.other,
                 f"{times(one.times)} ({span(one.ci_low, one.ci_high)})",
@@ -371,7 +370,7 @@ def _thin(ratios: Sequence[tuple[int, float]]) -> Iterable[tuple[float, float]]:
 
 
 def _won(ratios: Sequence[tuple[int, float]], metric: str, label: str) -> str:
-    lower = metric in LOWER_IS_FASTER
+    lower = METRICS[metric].lower_is_faster
     won = sum((ratio < 1) if lower else (ratio > 1) for _, ratio in ratios)
     words = f"faster in {won} of {counted(len(ratios), 'round')}"
     return f"{words}: what chance alone looks like" if label == AA_LABEL else words
