@@ -1,7 +1,7 @@
-"""What is said of a run: one document, drawn on the terminal, as Markdown and as a page.
+"""Reports on a run: one document, rendered on the terminal, as Markdown and as an HTML page.
 
 loading     stored run -> Material     the only module here that reads a database
-sections/   Material -> sections of figures and tables, or why there is none
+sections/   Material -> sections of figures and tables, or the reason why a section is missing
 building    Material -> Document: an audit, or a whole report
 render_*    Document -> terminal, Markdown, HTML; Material -> JSON
 charts/     values -> Vega-Lite specifications; drawing: chart -> SVG and PNG; sketches: values -> characters

@@ -1,4 +1,4 @@
-"""From what is known of a run to what is said of it: an audit, or a whole report. Pure."""
+"""Builds the document of a run from its material: an audit, or a whole report. Pure."""
 
 import datetime as dt
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ Part = Section | Absent
 
 
 def build_report(material: Material, *, made_at: dt.datetime) -> Document:
-    """Every section that has something to say, in the order of reading; the others by name, with the reason."""
+    """Build every section with content, in the order of reading; the others appear by name, with the reason."""
     parts: list[Part] = [
         course_section(material),
         effects_section(material),
@@ -58,10 +58,10 @@ def build_report(material: Material, *, made_at: dt.datetime) -> Document:
 
 
 def build_audit(material: Material, *, claims_asked: bool = False) -> Document:
-    """What a person reads after a run: the report's words, without what stands behind them.
+    """Build what a person reads after a run: the report's words without the evidence behind them.
 
     Args:
-        claims_asked: whether to say so where no claim is about a contrast of the run.
+        claims_asked: whether to report that no claim is about a contrast of the run.
     """
     claims = claims_section(material)
     parts: list[Part] = [
@@ -79,7 +79,7 @@ def build_audit(material: Material, *, claims_asked: bool = False) -> Document:
 
 
 def _meaning(material: Material) -> tuple[Part, ...]:
-    """What the numbers mean."""
+    """Return the parts on what the numbers mean."""
     return (
         losslessness_section(material.findings.losslessness),
         widths_section(material),
@@ -101,7 +101,7 @@ def _said(material: Material, parts: Iterable[Part]) -> Document:
 
 
 def _brief(section: Section) -> Section:
-    """Without tables that an audit does not show, and of each arm's forks the first."""
+    """Shorten a section for an audit: without its extra tables, and with the first fork of each arm only."""
     first: dict[str, Fork] = {}
     for fork in section.forks:
         first.setdefault(fork.arm_name, fork)

@@ -1,9 +1,9 @@
 """The run in time order, so that its drift can be seen: every trial's speed beside the control's own. Pure.
 
-By prompt every round is about another prompt, and prompts differ in speed more than arms do. So each trial is shown
-relative to what the control yields on the same prompts: 1 is the control's average over the run. What is left is the
-arm's effect, the machine's drift and noise. The prompts' levels and the drift are estimated in turns, since a prompt
-that came up late in a run that slows down would otherwise look slow itself.
+If a round is one prompt, every round has another prompt, and prompts differ in speed more than arms do. So each trial
+is shown relative to the control's speed on the same prompts: 1 is the control's average over the run. The rest is the
+arm's effect, the machine's drift and noise. The prompts' levels and the drift are estimated in turns: otherwise a
+prompt that came late in a run that slows down would look slow itself.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What an audit or a report says, as values: the terminal, Markdown and the page draw the same ones."""
+"""The content of an audit or a report, as values: the terminal, Markdown and the page render the same ones."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,10 +20,10 @@ class Picture:
     """A chart: drawn for each layout that it is needed in, and with characters."""
 
     key: str  # unique in the report: the name of its file
-    title: str  # what it shows, as a sentence
+    title: str  # its subject, as a sentence
     detail: str  # units, number of rounds, how to read it
     draw: Callable[[Layout], Drawing]
-    sketch: Callable[[int], Sequence[Stroke]] | None = None  # in so many characters; None: the terminal has none
+    sketch: Callable[[int], Sequence[Stroke]] | None = None  # of a width in characters; None: no sketch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Cell:
     text: str
     tone: str | None = None
     code: bool = False
-    sign: str | None = None  # beside the text where there is room for both
+    sign: str | None = None  # beside the text if there is room for both
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,26 +42,26 @@ class Grid:
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | Cell, ...], ...]
-    numeric: frozenset[int] = frozenset()  # columns that stand right
-    caption: str | None = None  # then it can be folded
-    below: frozenset[int] = frozenset()  # columns of long texts, which stand under their row
+    numeric: frozenset[int] = frozenset()  # columns that are right-aligned
+    caption: str | None = None  # a table with a caption can be folded
+    below: frozenset[int] = frozenset()  # columns of long texts, which are shown under their row
     extra: bool = False  # more than an audit shows
 
     @property
     def beside(self) -> tuple[int, ...]:
-        """The columns that stand beside each other."""
+        """Return the columns that are shown side by side."""
         return tuple(at for at in range(len(self.columns)) if at not in self.below)
 
     def says(self, row: tuple[str | Cell, ...], column: int) -> bool:
-        """Whether the row has something in the column."""
+        """Return whether the row's cell in this column is not empty."""
         return text_of(row[column]) not in ("", MISSING)
 
     def longest(self, column: int) -> int:
-        """Characters of the column's longest cell."""
+        """Return the length of the column's longest cell in characters."""
         return max((len(text_of(row[column])) for row in self.rows), default=0)
 
     def without_empty(self) -> "Grid":
-        """The table without columns that say nothing in any row."""
+        """Return the table without columns that are empty in all rows."""
         kept = [at for at in range(len(self.columns)) if any(self.says(row, at) for row in self.rows)]
         return replace(
             self,
@@ -73,7 +73,7 @@ class Grid:
 
 
 def text_of(cell: str | Cell) -> str:
-    """A cell's words."""
+    """Return a cell's text."""
     return cell.text if isinstance(cell, Cell) else cell
 
 
@@ -119,7 +119,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """A section that has nothing to say, and why."""
+    """A section without content, and the reason."""
 
     title: str
     reason: str
@@ -127,16 +127,16 @@ class Absent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """All that is said of a run."""
+    """The whole document about a run."""
 
     title: str
     about: tuple[str, ...]  # machine, date, size: one line
-    warnings: tuple[tuple[str, str], ...]  # a word, what it means
+    warnings: tuple[tuple[str, str], ...]  # a word and its meaning
     verdict: str  # one sentence
     lines: tuple[Line, ...]
     sections: tuple[Section, ...]
     absent: tuple[Absent, ...] = field(default=())
-    made: str = ""  # by what, when, of what
+    made: str = ""  # the program, the time and the run
 
     @property
     def pictures(self) -> tuple[Picture, ...]:

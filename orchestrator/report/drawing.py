@@ -1,7 +1,7 @@
-"""Charts as SVG and PNG: for a page, which has colours of its own, and as pictures that stand alone.
+"""Charts as SVG and PNG: for a page, which has its own colours, and as separate pictures.
 
-vl-convert draws without a browser and is told that no address may be asked. What it draws is read again as XML and only
-shapes, text and their looks are kept: no scripts, no links, no styles, no descriptions a mark.
+vl-convert draws without a browser, with all network addresses forbidden. Its output is parsed as XML, and only shapes,
+text and their looks are kept: no scripts, no links, no styles, no descriptions of marks.
 """
 
 import re
@@ -29,7 +29,7 @@ PIXELS_A_PX = 2.0
 
 
 def cleaned(value: Any) -> Any:
-    """The same with every text in it as it may be shown: a control character would be no XML."""
+    """Return the value with all its texts made visible: a control character is not valid XML."""
     if isinstance(value, str):
         return shown_line(value)
     if isinstance(value, dict):
@@ -38,11 +38,11 @@ def cleaned(value: Any) -> Any:
 
 
 def svg_for_page(drawing: Drawing, *, name: str, label: str) -> str:
-    """An `<svg>` element whose colours are the page's variables.
+    """Return an `<svg>` element whose colours are the page's variables.
 
     Args:
-        name: unique on the page; its clip paths bear it.
-        label: what the picture shows, for readers that do not see it.
+        name: unique on the page; used for its clip paths.
+        label: describes the picture to readers who do not see it.
     """
     root = _cleaned(_drawn(drawing))
     for element in root.iter():
@@ -58,14 +58,14 @@ def svg_for_page(drawing: Drawing, *, name: str, label: str) -> str:
 
 
 def svg_alone(drawing: Drawing) -> str:
-    """A picture on white, as a file's text."""
+    """Return a picture on white, as a file's text."""
     root = _cleaned(_drawn(drawing))
     root.set("font-family", "Helvetica Neue, Helvetica, Arial, sans-serif")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + _written(root) + "\n"
 
 
 def png_alone(drawing: Drawing) -> bytes:
-    """The same as PNG, twice as fine as its size in px."""
+    """Return the same picture as PNG, at twice its resolution in px."""
     made: bytes = vl_convert.vegalite_to_png(cleaned(drawing.spec), scale=PIXELS_A_PX, allowed_base_urls=[])
     return made
 
@@ -75,7 +75,7 @@ def _drawn(drawing: Drawing) -> ET.Element:
 
 
 def _cleaned(element: ET.Element) -> ET.Element:
-    """The element with nothing but shapes in it, coordinates to a tenth of a px."""
+    """Return the element with only its shapes, and coordinates to a tenth of a px."""
     kept = ET.Element(element.tag.removeprefix(_PREFIX))
     kept.text, kept.tail = element.text, None
     for key, value in element.attrib.items():
@@ -88,7 +88,7 @@ def _cleaned(element: ET.Element) -> ET.Element:
 
 
 def _opened(element: ET.Element) -> list[ET.Element]:
-    """A group without looks of its own is its children; one without children is nothing."""
+    """Replace a group without its own looks by its children, and drop a group without children."""
     if element.tag != "g":
         return [element]
     looks = {key: value for key, value in element.attrib.items() if (key, value) != ("transform", "translate(0,0)")}

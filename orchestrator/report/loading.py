@@ -1,4 +1,4 @@
-"""Reads what a report is made of. The only module here that knows the database; it writes nothing."""
+"""Reads the material of a report. The only module here that uses the database; it writes nothing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +27,7 @@ SELECT count(*) AS trials, environment.interlace_version AS interlace, environme
 FROM trial JOIN environment ON environment.id = trial.environment_id
 WHERE trial.run_id = :run_id GROUP BY environment.id ORDER BY trials DESC
 """
-# The example is the shortest text: what varies from one generation to the next are its numbers.
+# The example is the shortest text: only the numbers in it vary from one generation to the next.
 _SIGNS = """
 SELECT arm.name AS arm, evidence.mechanism, evidence.source, evidence.requested, evidence.engaged, evidence.useful,
     count(*) AS generations, min(evidence.text) AS example
@@ -44,12 +44,12 @@ ORDER BY arm.is_control DESC, arm.id, generations DESC
 def load_material(
     stored: StoredRun, judged: Judged | None = None, *, claims: Sequence[Claim] = (), record: bool = True
 ) -> Material:
-    """Everything that an audit or a report of the run shows.
+    """Load everything that an audit or a report of the run shows.
 
     Args:
-        judged: its judgement; None: judged now by the run's own plan, and not stored.
-        claims: published figures to set beside the results; those about other contrasts are left out.
-        record: also versions and evidence, which an audit does not show.
+        judged: the judgement; None: the run is judged now by its own plan, and nothing is stored.
+        claims: published figures to show beside the results; those about other contrasts are left out.
+        record: whether to load versions and evidence too, which an audit does not show.
     """
     database, run_id, plan, frame = stored.database, stored.run_id, stored.plan, stored.trials
     run = _run_facts(database, run_id)
@@ -78,7 +78,7 @@ def _signs(database: Database, run_id: str) -> tuple[Sign, ...]:
 
 
 def _caches_unknown(database: Database, run_id: str) -> tuple[str, ...]:
-    """Arms behind servers that never state how much of a first prompt came from a cache; not those launched without."""
+    """Return the arms whose servers never report the cached part of a first prompt, unless launched without a cache."""
     answered = (
         select(models.Arm.name, models.Arm.config)
         .join(models.Trial, models.Trial.arm_id == models.Arm.id)
@@ -108,7 +108,7 @@ def _rows(database: Database, sql: str, run_id: str) -> list[RowMapping]:
 
 
 def _flags(row: RowMapping, *names: str) -> dict[str, Any]:
-    """SQLite keeps flags as numbers."""
+    """Convert flags, which SQLite stores as numbers, to booleans."""
     return dict(row) | {name: None if row[name] is None else bool(row[name]) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""What a report is made of: values only, read by `orchestrator.report.loading`."""
+"""The material of a report: values only, read by `orchestrator.report.loading`."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ FINISHED = "done"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """The run itself and the machine that it ran on."""
+    """The run and the machine that it ran on."""
 
     run_id: str
     experiment: str
@@ -66,7 +66,7 @@ class ArmRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """One recorded set of versions, and in how many trials it was in force."""
+    """One recorded set of versions, and the number of trials with it."""
 
     trials: int
     interlace: str
@@ -79,7 +79,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
-    """How often an arm's measured generations gave one kind of evidence, with an example of its words."""
+    """How often an arm's measured generations gave one kind of evidence, with an example of its text."""
 
     arm: str
     mechanism: str
@@ -106,11 +106,11 @@ class Material:
     versions: tuple[Versions, ...]
     signs: tuple[Sign, ...]
     revisions: tuple[str, ...] = ()  # comparisons that an earlier version of the method decided otherwise
-    caches_unknown: tuple[str, ...] = ()  # arms whose servers never say how much of a prompt was cached
+    caches_unknown: tuple[str, ...] = ()  # arms whose servers never report cached prompt tokens
 
     @property
     def overall(self) -> tuple[Comparison, ...]:
-        """The comparisons over all prompts and turns."""
+        """Return the comparisons over all prompts and turns."""
         return tuple(one for one in self.result.comparisons if one.over_all)
 
     @property

@@ -1,4 +1,4 @@
-"""Two runs beside each other, and an arm over time: on the terminal."""
+"""Two runs compared, and an arm over time, on the terminal."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -18,7 +18,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def print_comparison(found: RunComparison, out: Console) -> None:
-    """Treatments of two runs, each relative to the control that both runs held."""
+    """Print the treatments of two runs, each relative to the control that both runs share."""
     out.print(Text(f"{found.metric}, each treatment relative to the shared control {found.control}"))
     made = table("run A", "run B", "prompts", "A over B", "interval", "", right=("A over B",))
     for one in found.relations:
@@ -38,7 +38,7 @@ def print_comparison(found: RunComparison, out: Console) -> None:
 
 
 def _evening_lines(found: RunComparison) -> Iterator[str]:
-    """What is known of the difference between evenings, and what would bring it."""
+    """Describe what is known about the difference between evenings, and what would show it."""
     if found.evenings is not None:
         size = found.evenings.half_width(ALPHA)
         yield f"between evenings one effect differs by up to {size:.1%} on this machine: the intervals are no narrower"
@@ -50,7 +50,7 @@ def _evening_lines(found: RunComparison) -> Iterator[str]:
 
 
 def print_history(name: str, points: Sequence[Point], changes: Sequence[Change], metric: str, out: Console) -> None:
-    """One configuration: a bar a run, the newest runs with their versions, and where the level changed."""
+    """Print one configuration: a bar per run, the newest runs with their versions, and the changes of the level."""
     out.print(Text(name, style="bold"))
     out.print(Text(f"{metric} of {len(points)} runs, oldest first: {bars([point.value for point in points])}"))
     made = table("run", "started (UTC)", metric, "mlx", "mlx-lm", "engine", right=(metric,))
@@ -73,14 +73,14 @@ def print_history(name: str, points: Sequence[Point], changes: Sequence[Change],
 
 
 def print_explanations(found: Sequence[DriftExplanation], out: Console) -> None:
-    """Configurations that no run held together: what drift would explain their difference."""
+    """Print for configurations that never ran together the drift that would explain their difference."""
     drift = VERDICTS["could_be_drift"]
     for one in found:
         out.print(Text.assemble((f"{drift.words}: ", STYLES[drift.tone]), f"{times(one.ratio)}; {one.text}"))
 
 
 def bars(values: Iterable[float]) -> str:
-    """A line of bars, lowest to highest."""
+    """Draw a line of bars, scaled from the lowest to the highest value."""
     known = list(values)
     low, high = min(known), max(known)
     span = (high - low) or 1.0

@@ -1,8 +1,8 @@
-"""A report as one HTML page: no script, nothing loaded from elsewhere, readable by day, by night and on a telephone.
+"""A report as one HTML page: no script, nothing loaded from elsewhere, readable by day, by night and on a phone.
 
-The template escapes whatever it prints, and makes control and directional characters visible before that. The one thing
-that is markup already are the drawings of `orchestrator.report.drawing`, which hold shapes and text only. The page's
-policy lets a browser apply this one style sheet and load nothing.
+The template makes control and directional characters visible, then escapes all that it prints. The only ready markup
+are the drawings of `orchestrator.report.drawing`, which hold shapes and text only. The page's policy lets a browser
+apply this one style sheet and load nothing.
 """
 
 import base64
@@ -28,7 +28,7 @@ class Drawn:
 
 
 def render_page(report: Document) -> str:
-    """The page's text."""
+    """Return the page's text."""
     environment = Environment(
         loader=PackageLoader("orchestrator.report"),
         autoescape=True,
@@ -39,25 +39,25 @@ def render_page(report: Document) -> str:
     css = style_sheet(environment)
     return environment.get_template("page.html.j2").render(
         report=report,
-        css=Markup(css),  # our own file, without a value in it
+        css=Markup(css),  # our own file, without values in it
         policy=policy(css),
         drawings={picture.key: _drawn(picture) for picture in report.pictures},
     )
 
 
 def finalized(value: Any) -> Any:
-    """Text as it may be shown; markup as it is."""
+    """Make text safe to show; leave markup as it is."""
     return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def policy(css: str) -> str:
-    """What a browser may do with the page: apply the style sheet of this hash, and nothing else."""
+    """Return the page's policy: a browser may apply the style sheet with this hash, and nothing else."""
     digest = base64.b64encode(hashlib.sha256(css.encode("utf-8")).digest()).decode("ascii")
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 def style_sheet(environment: Environment) -> str:
-    """The variables of both colour schemes, then the rules. Paper is always light."""
+    """Return the variables of both colour schemes, then the rules. Printed pages are always light."""
     light = "".join(f"--{name}:{colour.light};" for name, colour in COLOURS.items())
     dark = "".join(f"--{name}:{colour.dark};" for name, colour in COLOURS.items())
     tones = "".join(f".tone-{tone}{{color:var(--{name})}}" for tone, name in TONES.items())

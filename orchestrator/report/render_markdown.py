@@ -8,10 +8,10 @@ from orchestrator.report.document import Cell, Document, Fork, Grid, Section
 
 
 def render_markdown(report: Document, *, images: str | None) -> str:
-    """The report's text.
+    """Return the report's text.
 
     Args:
-        images: the folder of the pictures as the text is to name it; None: without pictures.
+        images: the folder of the pictures, as the text links to it; None: without pictures.
     """
     lines = [
         f"# {in_markdown(report.verdict)}",
@@ -72,12 +72,12 @@ def _fork(fork: Fork) -> Iterable[str]:
 
 
 def _fenced(text: str) -> Iterable[str]:
-    """A block whose fence is longer than any run of backticks in it."""
+    """Yield a code block whose fence is longer than any run of backticks in it."""
     text = shown(text)
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 3)
     yield from (f"{fence}text", text, fence)
 
 
 def _address(folder: str) -> str:
-    """A path as a link: spaces and brackets would end it."""
+    """Escape a path for a link, which spaces and brackets would end."""
     return "".join(character if character not in " ()<>" else f"%{ord(character):02X}" for character in folder)

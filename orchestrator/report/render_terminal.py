@@ -12,7 +12,7 @@ from orchestrator.report.sketches import plain_letters
 from orchestrator.report.words import shortened, visible
 from orchestrator.views.terminal import table
 
-# The style of each tone of a text.
+# The style for each tone of a text.
 STYLES = {
     "good": "bold green",
     "calm": "cyan",
@@ -22,11 +22,11 @@ STYLES = {
     "muted": "dim",
 }
 FORK_CHARACTERS = 24  # of each text around a divergence
-ALARMS = ("Simulated",)  # warnings that stand in red
+ALARMS = ("Simulated",)  # warnings that are printed in red
 
 
 def print_document(document: Document, out: Console) -> None:
-    """All of it, the verdict first."""
+    """Print the whole document, the verdict first."""
     printer = _Printer(out)
     printer.line("")
     printer.line(", ".join((document.title, *document.about)), "bold")
@@ -50,7 +50,7 @@ def print_document(document: Document, out: Console) -> None:
 
 
 class _Printer:
-    """Writes to one console, in letters that its encoding has."""
+    """Writes to one console, with characters that its encoding has."""
 
     def __init__(self, out: Console) -> None:
         self.out = out
@@ -60,7 +60,7 @@ class _Printer:
         self.text((text, style))
 
     def text(self, *parts: tuple[str, str]) -> None:
-        """Pieces of one line, each with its style."""
+        """Print the pieces of one line, each with its style."""
         self.out.print(Text.assemble(*((self.letters(part), style) for part, style in parts)))
 
     def letters(self, text: str) -> str:
@@ -89,7 +89,7 @@ class _Printer:
             self.out.print(Text(self.letters(stroke.text), style=style))
 
     def grid(self, grid: Grid) -> None:
-        """A table with a caption shows its columns of long texts elsewhere; one without has them under each row."""
+        """Print a table. Without a caption, its columns of long texts appear under each row; else they are left out."""
         if grid.caption:
             self.line(grid.caption, "dim")
         if grid.below and not grid.caption:
@@ -114,13 +114,13 @@ class _Printer:
         return made
 
     def _head(self, grid: Grid, column: int) -> str:
-        """A column's head; its words stand above each other where names would have to break otherwise."""
+        """Return a column's head, with one word per line if names would have to be broken otherwise."""
         head = self.letters(grid.columns[column])
         natural = sum(max(len(grid.columns[at]), grid.longest(at)) + 1 for at in grid.beside)
         return head.replace(" ", "\n") if column in grid.numeric and natural > self.out.width else head
 
     def _stacked(self, grid: Grid, row: Sequence[str | Cell]) -> None:
-        """A row whose texts are too long to stand beside each other: each under the first, with its name."""
+        """Print a row whose texts are too long to be side by side: each one under the first, with its name."""
         self.out.print(self._cell(row[0]))
         for at in range(1, len(grid.columns)):
             if grid.says(tuple(row), at):

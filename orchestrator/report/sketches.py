@@ -1,8 +1,7 @@
-"""Numbers drawn with characters: ratios with their intervals around 1, and a course of values. Pure: values in, text
-out.
+"""Pictures made of characters: ratios with their intervals around 1, and a course of values. Pure.
 
-Every drawing has its numbers beside it, so nothing is lost where the characters cannot be shown; `plain_letters` gives
-the same with ASCII alone.
+Every drawing has its numbers beside it, so nothing is lost if the characters cannot be shown; `plain_letters` returns
+the same in ASCII.
 """
 
 import math
@@ -18,7 +17,7 @@ from orchestrator.vocabulary import VERDICTS
 
 BARS = "▁▂▃▄▅▆▇█"
 GAP = "·"  # nothing was measured there
-LEAST_REACH = 0.05  # of an axis to either side of 1
+LEAST_REACH = 0.05  # length of an axis on either side of 1
 _ASCII = str.maketrans("▁▂▃▄▅▆▇█·├┤─●│░◂▸\u2013\u2212\u00d7…\u00a0«»\u23ce", '12345678.[]-o|:<>--x. ""/')
 
 
@@ -32,20 +31,20 @@ class Axis:
 
     @classmethod
     def around(cls, ratios: Iterable[float | None], *, width: int) -> Self:
-        """An axis that holds 1 and all of these, with a little room."""
+        """Make an axis that holds 1 and all ratios, with a small margin."""
         known = [ratio for ratio in ratios if ratio is not None and 0 < ratio < math.inf]
         low, high = min([1 - LEAST_REACH, *known]), max([1 + LEAST_REACH, *known])
         room = (high / low) ** 0.03
         return cls(low=low / room, high=high * room, width=width)
 
     def place(self, ratio: float) -> int:
-        """The character of a ratio, cut to the axis."""
+        """Return the character position of a ratio, limited to the axis."""
         share = math.log(ratio / self.low) / math.log(self.high / self.low)
         return round(min(max(share, 0.0), 1.0) * (self.width - 1))
 
     @property
     def labels(self) -> str:
-        """The two ends and 1, each under its place."""
+        """Return the labels of the two ends and of 1, each under its place."""
         line = [" "] * self.width
         left, right, one = f"{self.low:.2f}", f"{self.high:.2f}", self.place(1.0)
         _put(line, 0, left)
@@ -58,7 +57,7 @@ class Axis:
 def interval(
     ratio: float, low: float | None, high: float | None, *, axis: Axis, floor: tuple[float, float] | None = None
 ) -> str:
-    """`░│░ ├──●──┤`: 1 as a line, the A/A floor as a shade, an interval; an open end reaches the axis's end."""
+    """Draw `░│░ ├──●──┤`: 1 as a line, the A/A floor as a shade, an interval; an open end reaches the axis's end."""
     line = [" "] * axis.width
     if floor is not None:
         _fill(line, axis.place(floor[0]), axis.place(floor[1]), "░")
@@ -73,7 +72,7 @@ def interval(
 
 
 def course(values: Sequence[float | None], *, low: float, high: float) -> str:
-    """A bar a value between two levels, a dot where there is none."""
+    """Draw one bar per value between two levels, and a dot for a missing value."""
     span = (high - low) or 1.0
 
     def bar(value: float) -> str:
@@ -84,14 +83,14 @@ def course(values: Sequence[float | None], *, low: float, high: float) -> str:
 
 
 def squeezed(values: Sequence[float | None], width: int) -> list[float | None]:
-    """At most `width` values: means of neighbours, as many to each as it takes."""
+    """Reduce to at most `width` values by taking means of neighbours."""
     size = -(-len(values) // width) if values else 1
     groups = [values[start : start + size] for start in range(0, len(values), size)]
     return [_mean([value for value in group if value is not None]) for group in groups]
 
 
 def plain_letters(text: str) -> str:
-    """A drawing, or numbers, in ASCII."""
+    """Convert a drawing, or numbers, to ASCII."""
     return text.translate(_ASCII)
 
 
@@ -116,7 +115,7 @@ LEAST_WIDTH = 40
 
 
 def ratio_strokes(rows: Sequence[EffectRow], width: int) -> tuple[Stroke, ...]:
-    """Each ratio with its interval around 1, the A/A floor shaded; a row without an arm heads those after it."""
+    """Draw each ratio with its interval around 1, the A/A floor shaded; a row without an arm is a heading."""
     width = max(width, LEAST_WIDTH)
     grouped = any(row.arm is None for row in rows)
     names = [f"{'  ' if grouped and row.arm is not None else ''}{row.label}" for row in rows]
@@ -136,7 +135,7 @@ def ratio_strokes(rows: Sequence[EffectRow], width: int) -> tuple[Stroke, ...]:
 
 
 def round_strokes(lines: Sequence[SpeedByRound], width: int) -> tuple[Stroke, ...]:
-    """Each arm over the rounds against its own middle, on one scale; nothing of fewer than two rounds."""
+    """Draw each arm over the rounds relative to its own median, on one scale; nothing with fewer than two rounds."""
     values = [value for line in lines for value in line.values if value is not None]
     if max((len(line.values) for line in lines), default=0) < 2:
         return ()

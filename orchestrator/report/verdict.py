@@ -1,4 +1,4 @@
-"""What stands first: the verdict in one sentence, and a line per arm. Pure."""
+"""The top of a report: the verdict in one sentence, and a line per arm. Pure."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ HEADLINE_CHARACTERS = 44
 NOT_RANDOMISED = "not_randomised"  # code of the reason that names the drift which would explain a difference
 TOLD_ONE_BY_ONE = 3  # treatments; more are counted
 DRIFT_WORTH_TELLING = 0.02
-TOLD_AS_TIMES = 2.0  # so many times as fast, and no more in percent
+TOLD_AS_TIMES = 2.0  # from this factor on written as "times as fast" instead of percent
 
 _CLAUSES = {
     "no_difference": ("{} makes no difference that matters", "{} make no difference that matters"),
@@ -34,7 +34,7 @@ _COUNTED = {
 
 
 def verdict_sentence(material: Material) -> str:
-    """The whole run in one sentence; never one winner where parts of the run disagree."""
+    """Describe the whole run in one sentence; no single winner is named if parts of the run disagree."""
     if not material.run.randomised:
         return _unrandomised(material)
     found = material.overall
@@ -51,7 +51,7 @@ def verdict_sentence(material: Material) -> str:
 
 
 def clause(one: Comparison) -> str:
-    """What is found of one arm, without the control's name."""
+    """State the finding on one arm, without the control's name."""
     arm = in_a_headline(one.treatment)
     if one.split is not None:
         return f"{arm}: better for one thing and worse for another"
@@ -63,7 +63,7 @@ def clause(one: Comparison) -> str:
 
 
 def clauses(found: Sequence[Comparison]) -> list[str]:
-    """What is found of some arms: those without a size that share a verdict are told together."""
+    """State the findings on several arms: those without a size that share a verdict are grouped."""
     told = [clause(one) for one in found if one.verdict == "supported" or one.split is not None or one.varies]
     for verdict, (_, plural) in _CLAUSES.items():
         same = [one for one in found if one.verdict == verdict and one.split is None and not one.varies]
@@ -75,12 +75,12 @@ def clauses(found: Sequence[Comparison]) -> list[str]:
 
 
 def in_a_headline(arm: str) -> str:
-    """An arm's name where there is little room; it stands whole in the tables."""
+    """Shorten an arm's name for a headline; the tables show it whole."""
     return shortened(arm, HEADLINE_CHARACTERS)
 
 
 def speed_words(one: Comparison) -> str:
-    """`13 % faster`, `2.4 times as fast`, `56 % slower`."""
+    """Format a difference in speed: `13 % faster`, `2.4 times as fast`, `56 % slower`."""
     speed = speed_of(one)
     if speed is None:
         return "not measured"
@@ -90,14 +90,14 @@ def speed_words(one: Comparison) -> str:
 
 
 def speed_of(one: Comparison) -> float | None:
-    """The treatment's speed over the control's, whichever way the metric points."""
+    """Return the treatment's speed over the control's, whether a higher or a lower metric is faster."""
     if one.ratio is None:
         return None
     return 1 / one.ratio if METRICS[one.metric].lower_is_faster else one.ratio
 
 
 def drift_words(drift: float, metric: str) -> str:
-    """What a change of the metric means for the machine."""
+    """Describe a drift of the metric as a change of the machine's speed."""
     if METRICS[metric].lower_is_faster:
         return f"took {percent(abs(drift))} {'longer' if drift > 0 else 'less'} at the end than at the start"
     return f"{'lost' if drift < 0 else 'gained'} {percent(abs(drift))} of its speed"
@@ -132,7 +132,7 @@ def _despite(material: Material) -> str:
 
 
 def _within_floor(material: Material, ratio: float) -> bool:
-    """Whether two equal arms differ as much in this run: then two control runs tell nothing of its drift."""
+    """Return whether two equal arms differ as much in this run: then two control runs show nothing about its drift."""
     return any(
         floor.effect.ci_low <= ratio <= floor.effect.ci_high
         for floor in material.result.floors
@@ -141,7 +141,7 @@ def _within_floor(material: Material, ratio: float) -> bool:
 
 
 def _unrandomised(material: Material) -> str:
-    """The largest difference, and that it proves nothing; the drift that would explain each stands in its line."""
+    """State the largest difference and that it proves nothing; each arm's line has the drift that would explain it."""
     found = [one for one in material.overall if one.ratio is not None]
     if not found:
         return "The order was not drawn at random, so nothing here can be told from drift."
@@ -151,7 +151,7 @@ def _unrandomised(material: Material) -> str:
 
 
 def verdict_lines(material: Material) -> tuple[Line, ...]:
-    """Every treatment over all prompts; then the later turns of which an average says too little."""
+    """Return a line per treatment over all prompts, then the later turns that an average would hide."""
     told = material.findings.turns if material.run.randomised else ()
     late = late_turns(told, control=material.result.control)
     return (
@@ -179,7 +179,7 @@ def _line(one: Comparison, confidence: float) -> Line:
 
 
 def sentence(one: Comparison) -> str:
-    """What the verdict says of the two arms."""
+    """State the verdict on the two arms in a sentence."""
     pair = f"{one.treatment} against {one.control}"
     if one.split is not None:
         return f"{pair}: better for one thing and worse for another, so no overall winner"

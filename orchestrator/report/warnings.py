@@ -1,4 +1,4 @@
-"""What to know of a run before believing its figures: a word and a sentence each. Pure."""
+"""Warnings that qualify a run's figures: a word and a sentence each. Pure."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ Said = tuple[str, str]
 
 
 def warnings(material: Material) -> tuple[Said, ...]:
-    """In the order of their weight; none for a whole run of this program."""
+    """Return the warnings in the order of their weight; a complete run of this program has none."""
     return (
         *_of_the_order(material),
         *_of_the_end(material),

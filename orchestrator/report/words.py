@@ -1,15 +1,15 @@
-"""Numbers and text of unknown origin as a reader may see them. Pure."""
+"""Formatting of numbers, and of text of unknown origin, for readers. Pure."""
 
 from db.escaping import shown as shown
 from db.escaping import shown_line as shown_line
 
 MISSING = "\u2013"
 TIMES, MINUS, MORE = "\u00d7", "\u2212", "\u2026"
-_SPACE = "\u00a0"  # no line ends between a number and its sign
+_SPACE = "\u00a0"  # prevents a line break between a number and its sign
 
 
 def shortened(text: str, limit: int) -> str:
-    """At most `limit` characters, cut out of the middle: names differ at both ends."""
+    """Shorten a text to `limit` characters by cutting its middle: names differ at both ends."""
     if len(text) <= limit:
         return text
     tail = (limit - 1) // 2
@@ -17,19 +17,19 @@ def shortened(text: str, limit: int) -> str:
 
 
 def visible(text: str) -> str:
-    """A model's text in one line with nothing that a terminal would obey."""
+    """Return a model's text in one line, without characters that control a terminal."""
     return "".join(
         "\u23ce" if letter == "\n" else letter if letter.isprintable() else repr(letter)[1:-1] for letter in text
     )
 
 
 def times(ratio: float | None) -> str:
-    """A ratio, as 1.08 and the sign of multiplication."""
+    """Format a ratio as 1.08 and the multiplication sign."""
     return MISSING if ratio is None else f"{ratio:.{2 if ratio < 9.995 else 1}f}{TIMES}"
 
 
 def span(low: float | None, high: float | None, *, digits: int = 2) -> str:
-    """An interval; an open end is a dash."""
+    """Format an interval; an open end is a dash."""
     if low is None and high is None:
         return MISSING
     ends = [MISSING if end is None else f"{end:.{digits}f}" for end in (low, high)]
@@ -37,14 +37,14 @@ def span(low: float | None, high: float | None, *, digits: int = 2) -> str:
 
 
 def change(share: float | None) -> str:
-    """A relative change with its sign, as +15 %."""
+    """Format a relative change with its sign, as +15 %."""
     if share is None:
         return MISSING
     return f"{MINUS if share < 0 else '+'}{percent(abs(share))}"
 
 
 def percent(share: float | None) -> str:
-    """A share, as 8.1 %; two digits that count."""
+    """Format a share as 8.1 %, with two significant digits."""
     if share is None:
         return MISSING
     size = abs(share) * 100
@@ -52,7 +52,7 @@ def percent(share: float | None) -> str:
 
 
 def number(value: float | None, *, digits: int = 3) -> str:
-    """So many digits that count, without an exponent."""
+    """Format a number with `digits` significant digits, without an exponent."""
     if value is None:
         return MISSING
     if value == 0:
@@ -62,29 +62,29 @@ def number(value: float | None, *, digits: int = 3) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """A p-value with three decimals."""
+    """Format a p-value with three decimals."""
     if value is None:
         return MISSING
     return f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
 def decimals(value: float | None) -> str:
-    """Three decimals."""
+    """Format a number with three decimals."""
     return MISSING if value is None else f"{value:.3f}"
 
 
 def count(value: int | None) -> str:
-    """A whole number with its thousands apart."""
+    """Format a whole number with its thousands separated."""
     return MISSING if value is None else f"{value:,}".replace(",", " ")
 
 
 def counted(value: int, noun: str) -> str:
-    """`1 trial`, `2 trials`."""
+    """Format a count: `1 trial`, `2 trials`."""
     return f"{count(value)} {noun}{'' if value == 1 else 's'}"
 
 
 def seconds(value: float | None) -> str:
-    """A duration, in the unit that a person would choose."""
+    """Format a duration in a suitable unit."""
     if value is None:
         return MISSING
     if value < 1:
@@ -96,7 +96,7 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes in decimal units."""
+    """Format bytes in decimal units."""
     if value is None:
         return MISSING
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -106,12 +106,12 @@ def size(value: float | None) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join names: `a`, `a and b`, `a, b and c`."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
 
 
 def ended(text: str) -> str:
-    """A sentence with its full stop."""
+    """End a sentence with a full stop."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

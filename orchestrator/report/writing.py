@@ -12,10 +12,10 @@ from workers.files.private import make_private_folder, refuse_unsafe
 
 
 def check_targets(page: Path, images: Path | None, markdown: Path | None) -> None:
-    """Refuse before any work what could not be written after it.
+    """Refuse targets that could not be written, before any work.
 
     Raises:
-        InputError: a file is to go where a folder, a link or a device is, or a folder where a file is.
+        InputError: the path of a file is a folder, a link or a device, or the path of a folder is a file.
     """
     for path, option in ((page, "-o"), (markdown, "--markdown")):
         if path is not None and path.is_dir() and not path.is_symlink():
@@ -34,16 +34,16 @@ def _refuse_unsafe(path: Path, option: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole, folders above it made: a reader never finds half a page.
+    """Write a file atomically and make its parent folders: a reader never finds half a page.
 
     Raises:
-        InputError: it cannot be written, with the system's reason.
+        InputError: it cannot be written; the message has the system's reason.
     """
     _write(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_images(report: Document, folder: Path) -> int:
-    """Each picture as PNG and as SVG, on white, with its title; how many pictures there were.
+    """Write each picture as PNG and as SVG, on white, with its title, and return the number of pictures.
 
     Raises:
         InputError: the folder cannot be written.

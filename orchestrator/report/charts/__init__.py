@@ -1,1 +1,1 @@
-"""Values in, Vega-Lite specifications out. Data rows stand beside the chart, by name: many marks then share them."""
+"""Vega-Lite specifications made from values. Data rows are kept beside the chart, by name, so that marks share them."""

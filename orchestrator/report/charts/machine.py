@@ -1,4 +1,4 @@
-"""How near to the memory's bandwidth each arm decodes, and what the second turn costs."""
+"""Charts of how near to the memory's bandwidth each arm decodes, and of the cost of the second turn."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from orchestrator.report.charts.vega import mark, nominal, quantitative
 from orchestrator.report.words import count, number, percent
 
 BAR = 12
-TURNS_AT, APART = 0.74, 0.24  # of a row: two turns that take equally long stand under each other
+TURNS_AT, APART = 0.74, 0.24  # parts of a row: two turns that take equally long are drawn one below the other
 _SECONDS = "datum.value < 1 ? format(datum.value * 1000, '~r') + ' ms' : format(datum.value, '~r') + ' s'"
 
 
 def roofline(ceilings: Sequence[Ceiling], *, palette: Palette, layout: Layout) -> Drawing:
-    """Passes a second reached, over those that the bandwidth allows. For plain decoding a pass is a token."""
+    """Draw the passes per second reached over those that the bandwidth allows. In plain decoding a pass is a token."""
     shown = [one for one in ceilings if one.measured_passes_per_s is not None]
     rows = [_ceiling_row(number_, one, palette) for number_, one in enumerate(shown)]
     end = max(value for row in rows for value in (row["ceiling"], row["measured"]) if value is not None)
@@ -56,7 +56,7 @@ def _ceiling_row(row: int, one: Ceiling, palette: Palette) -> dict[str, Any]:
 
 
 def turns(arms: Sequence[ArmTurns], *, palette: Palette, layout: Layout) -> Drawing:
-    """Time to the first token of each turn, on a line an arm; with what had to be processed for it."""
+    """Draw the time to the first token of each turn, one line per arm, with the tokens that had to be processed."""
     points, rows = [], []
     for row, one in enumerate(arms):
         rows.append(_turn_row(row, one, palette))

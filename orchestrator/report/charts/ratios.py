@@ -1,4 +1,4 @@
-"""Ratios with their intervals beside what two equal arms look like, and round by round."""
+"""Charts of ratios: with their intervals beside the A/A comparison, and round by round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from orchestrator.vocabulary import VERDICTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectRow:
-    """One comparison, or a heading over some."""
+    """One comparison, or a heading above several."""
 
     label: str  # arm's name, or the heading
     arm: str | None  # None: a heading
@@ -40,7 +40,7 @@ class EffectRow:
 def forest(
     rows: Sequence[EffectRow], *, palette: Palette, margin: float, lower_is_faster: bool, layout: Layout
 ) -> Drawing:
-    """Each ratio with its interval; the band around 1 is the margin, the darker one the control against itself."""
+    """Draw each ratio with its interval; the band around 1 is the margin, the darker one the A/A comparison."""
     known = [end for row in rows for end in (row.ratio, row.low, row.high, row.floor_low, row.floor_high) if end]
     low, high = ratio_reach([*known, 1 - margin, 1 / (1 - margin)])
     words = ("faster", "slower") if lower_is_faster else ("slower", "faster")
@@ -106,13 +106,13 @@ class RoundPanel:
     label: str  # arm's name, or A/A
     note: str  # such as "faster in 8 of 8 rounds"
     ratios: tuple[tuple[float, float], ...]  # (round, 1-based; ratio)
-    low: float | None  # the interval of the whole
+    low: float | None  # the interval over all rounds
     high: float | None
     middle: float | None
 
 
 def by_round(panels: Sequence[RoundPanel], *, palette: Palette, layout: Layout) -> Drawing:
-    """A panel an arm, the control against itself first; all on one scale."""
+    """Draw one panel per arm, the A/A comparison first, all on one scale."""
     values = [ratio for panel in panels for _, ratio in panel.ratios]
     ends = [end for panel in panels for end in (panel.low, panel.high) if end]
     low, high = ratio_reach([*values, *ends], least=1.02)

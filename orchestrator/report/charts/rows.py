@@ -1,4 +1,4 @@
-"""Charts of labelled rows: the name on a line of its own above each row's marks, so that long names fit a telephone."""
+"""Charts of labelled rows: the name has its own line above each row's marks, so that long names fit a phone."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,16 @@ from orchestrator.report.charts.vega import Spec, mark, nominal, quantitative
 ROW_HEIGHT = 44
 LABEL_AT, MARKS_AT = 0.28, 0.68  # within a row
 HEADING = 0.6  # of a row
-SIDE = 16  # air around the plot, in px
+SIDE = 16  # margin around the plot, in px
 _HALO: Spec = {"stroke": ink("paper"), "strokeWidth": 5, "strokeJoin": "round", "color": ink("paper")}
 
 
 def labelled(marks: Sequence[Spec], layout: Layout, rows: float) -> Spec:
-    """The marks, and over them each row's `label` on the left and its `note` on the right.
+    """Draw the marks, and above them each row's `label` on the left and its `note` on the right.
 
     Args:
-        marks: layers; the vertical place of one at least is told with the number of rows.
-        rows: how many there are; the data set `rows` has a `label_at` for each, and says whether it is a `heading`.
+        marks: layers; at least one of them gives its vertical place with the number of rows.
+        rows: their number; the data set `rows` has a `label_at` and a `heading` flag for each.
     """
     width = layout.width - 2 * SIDE
     y = place("label_at")
@@ -25,7 +25,7 @@ def labelled(marks: Sequence[Spec], layout: Layout, rows: float) -> Spec:
     left |= {"limit": width - 120}
     right: Spec = {"x": {"value": width}, "y": y, "text": nominal("note"), "align": "right", "fontSize": 12}
     words = [
-        # Under the words their outline in the paper's colour: lines and bands end before them.
+        # An outline in the paper's colour lies under the words, so that lines and bands end before them.
         mark("text", "rows", **left, **_HALO),
         mark("text", "rows", **right, **_HALO),
         mark("text", "rows", "!datum.heading", **left, color=ink("ink")),
@@ -36,12 +36,12 @@ def labelled(marks: Sequence[Spec], layout: Layout, rows: float) -> Spec:
 
 
 def tops(headings: Sequence[bool]) -> tuple[list[float], float]:
-    """Where each row begins, in rows, and where the last one ends: a heading is lower than a row with marks."""
+    """Return where each row begins and the last one ends, in rows: a heading is lower than a row with marks."""
     heights = [HEADING if heading else 1.0 for heading in headings]
     return [sum(heights[:number]) for number in range(len(heights))], sum(heights)
 
 
 def place(field: str, rows: float | None = None) -> Spec:
-    """A vertical place in rows."""
+    """Return the channel of a vertical place, in rows."""
     scale = {} if rows is None else {"scale": {"domain": [rows, 0], "nice": False}}
     return quantitative(field, axis=None, **scale)

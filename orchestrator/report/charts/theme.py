@@ -1,4 +1,4 @@
-"""How the charts look: colours with a light and a dark side, shapes, sizes. Pure.
+"""The look of the charts: colours with a light and a dark value, shapes, sizes. Pure.
 
 A chart is drawn once, in its light colours. The page replaces each colour by the name of a CSS variable, which has two
 values; so one drawing serves both. Arms differ in shape as well as in colour, and the control is grey.
@@ -29,7 +29,7 @@ class Colour:
     dark: str
 
 
-# Every light value once only: the page finds a colour's name by it.
+# Light values must be unique: the page finds a colour's name by its light value.
 COLOURS = {
     "paper": Colour(light="#fefefe", dark="#15181c"),
     "ink": Colour(light="#1d2329", dark="#e4e7ea"),
@@ -53,22 +53,22 @@ COLOURS = {
 _ARMS = ("arm1", "arm2", "arm3", "arm4", "arm5", "arm6")
 _SHAPES = ("square", "triangle-up", "diamond", "triangle-down", "cross")
 
-# The colour of each tone of a text.
+# The colour for each tone of a text.
 TONES = {"good": "good", "calm": "arm1", "doubt": "doubt", "bad": "bad", "odd": "arm4", "muted": "muted"}
 
 
 def ink(name: str) -> str:
-    """The colour as charts write it."""
+    """Return the colour as charts write it."""
     return COLOURS[name].light
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What a chart is drawn for."""
+    """The space and the place that a chart is drawn for."""
 
     width: int  # of the whole picture, in px
-    narrow: bool  # a telephone
-    title: str | None = None  # in the picture: where no page stands around it
+    narrow: bool  # a phone
+    title: str | None = None  # drawn in the picture if no page surrounds it
     subtitle: str | None = None
 
 
@@ -78,14 +78,14 @@ NARROW = Layout(width=350, narrow=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A Vega-Lite specification, its rows in it by the names that the marks call them."""
+    """A Vega-Lite specification with its data rows, by the names that the marks use."""
 
     spec: Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Palette:
-    """The arms of a run in their order, each with its colour and shape. The control and its second entry are grey."""
+    """The arms of a run in order, each with its colour and shape. The control and its second entry are grey."""
 
     control: str
     arms: tuple[str, ...]  # treatments
@@ -106,12 +106,12 @@ class Palette:
 
 
 def arm_text(name: str, limit: int = 60) -> str:
-    """An arm's name as charts show it."""
+    """Return an arm's name as charts show it."""
     return shortened(shown_line(name), limit)
 
 
 def ratio_ticks(low: float, high: float, *, most: int = 7) -> list[float]:
-    """Round values for a logarithmic axis of ratios, 1 among them where it is inside.
+    """Return round values for a logarithmic axis of ratios, including 1 if it is inside.
 
     Args:
         low, high: ends of the axis, above 0.
@@ -128,7 +128,7 @@ def ratio_ticks(low: float, high: float, *, most: int = 7) -> list[float]:
 
 
 def ratio_reach(values: Sequence[float], *, least: float = 1.04) -> tuple[float, float]:
-    """Ends of a logarithmic axis that holds the values and 1, with some air."""
+    """Return the ends of a logarithmic axis that holds the values and 1, with some margin."""
     low, high = min((*values, 1 / least)), max((*values, least))
     air = (high / low) ** 0.06
     return low / air, high * air
@@ -137,7 +137,7 @@ def ratio_reach(values: Sequence[float], *, least: float = 1.04) -> tuple[float,
 def ratio_axis(
     field: str, low: float, high: float, *, title: str | None, label: str = RATIO_LABEL, most: int = 7
 ) -> Spec:
-    """A logarithmic axis: equal factors are equal distances, so that drifts run parallel."""
+    """Return a logarithmic axis: equal factors are equal distances, so that drifts run parallel."""
     return quantitative(
         field,
         scale={"type": "log", "domain": [low, high], "nice": False},
@@ -147,18 +147,18 @@ def ratio_axis(
 
 
 def panel_title(text: str, **looks: Any) -> Spec:
-    """Words over a panel, where its plot begins."""
+    """Return a title above a panel, aligned with the left end of its plot."""
     return {"text": text, "anchor": "start", "frame": "group", **looks}
 
 
 def columns_for(texts: Sequence[str], layout: Layout) -> int:
-    """How many legend entries fit side by side."""
+    """Return how many legend entries fit side by side."""
     longest = max((len(text) for text in texts), default=1)
     return max(1, min(len(texts), layout.width // (longest * 7 + 34)))
 
 
 def drawing(chart: Spec, layout: Layout, rows: dict[str, list[dict[str, Any]]]) -> Drawing:
-    """A chart with its rows and the look that all charts share."""
+    """Return a chart with its rows and the look that all charts share."""
     alone = layout.title is not None
     whole: Spec = {
         "background": ink("paper") if alone else "transparent",

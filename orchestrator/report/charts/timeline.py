@@ -1,4 +1,4 @@
-"""The first picture: trials in time order beside the drift that the control shows, the machine's state under them."""
+"""The first picture: trials in time order beside the drift of the control, with the machine's state below."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ CROSS = "M-1,-1L1,1M1,-1L-1,1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
-    """What all panels share."""
+    """The parts that all panels share."""
 
     palette: Palette
     layout: Layout
@@ -46,10 +46,10 @@ class _Frame:
 def timeline(
     course: Course, *, palette: Palette, ratios: Mapping[str, float], lower_is_faster: bool, layout: Layout
 ) -> Drawing:
-    """Trials over time, the control's smoothed level, and that level times each arm's ratio.
+    """Draw trials over time, the control's smoothed level, and that level times each arm's ratio.
 
     Args:
-        ratios: each treatment's ratio to the control by the audit; without one no expectation is drawn.
+        ratios: each treatment's ratio to the control from the audit; without one no expectation is drawn.
     """
     ends = [end for spot in course.spots for end in (spot.relative, spot.low, spot.high) if end is not None]
     low, high = ratio_reach(ends, least=1.02)
@@ -99,7 +99,7 @@ def _x(course: Course, *, titled: bool) -> Spec:
 
 
 def _labels(course: Course, palette: Palette) -> tuple[str, ...]:
-    """What the legend names, in its order: only what is there."""
+    """Return the legend's entries in order: only those that are drawn."""
     there = {AT_ENDS if spot.kind == "bracket" else spot.label for spot in course.spots}
     return tuple(label for label in (palette.control, AA_LABEL, AT_ENDS, *palette.arms) if label in there)
 
@@ -111,7 +111,7 @@ def _text(label: str, palette: Palette) -> str:
 
 
 def _row(spot: Spot, palette: Palette, floor: float) -> dict[str, Any]:
-    """A mark's row; a trial that measured nothing stands at the foot of the panel."""
+    """Return a mark's row; a trial that measured nothing is drawn at the bottom of the panel."""
     label = AT_ENDS if spot.kind == "bracket" else spot.label
     return {
         "at": round(spot.at, 3),
@@ -146,7 +146,7 @@ def _panel(arms: Sequence[str], frame: _Frame) -> Spec:
 
 
 def _marks(frame: _Frame, shown: Spec) -> Iterable[Spec]:
-    """Drift and expectation, then the trials, then the pauses."""
+    """Yield the layers: drift and expectation, then the trials, then the pauses."""
     x, y, colour = frame.x, frame.y, _colour(frame)
     level = {"x": x, "y": y | {"field": "level"}}
     yield mark("line", "drift", **level, color=ink("drift"), strokeWidth=9, strokeCap="round")
@@ -180,7 +180,7 @@ def _shape(frame: _Frame) -> Spec:
 
 
 def _series(frame: _Frame, looks: list[str]) -> Spec:
-    """The same legend for every layer: one that differs would take the legend away."""
+    """Return the legend's channel, the same for every layer: a different one would remove the legend."""
     texts = [_text(label, frame.palette) for label in frame.labels]
     legend = None if frame.many else {"columns": columns_for(texts, frame.layout)}
     return nominal("series", scale={"domain": texts, "range": looks}, legend=legend)
@@ -190,7 +190,7 @@ def _series(frame: _Frame, looks: list[str]) -> Spec:
 
 
 def _lanes(course: Course, frame: _Frame) -> Iterable[Spec]:
-    """Heat and waits, each only when something was recorded."""
+    """Yield the lanes of heat and waits, each only if something was recorded."""
     x = frame.x | {"axis": None}
     if any(spot.thermal is not None for spot in course.spots):
         y = quantitative("level", axis=None, scale={"domain": [0, 4]})

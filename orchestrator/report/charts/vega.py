@@ -1,6 +1,6 @@
 """Vega-Lite as plain values: https://vega.github.io/vega-lite/docs/. Pure.
 
-What is no Vega-Lite is found by the tests, which hold every chart against its schema.
+The tests check every chart against the schema of Vega-Lite.
 """
 
 from typing import Any
@@ -9,13 +9,13 @@ Spec = dict[str, Any]  # JSON of Vega-Lite: a chart, or a part of one
 
 
 def mark(kind: str, rows: str, *filters: str | Spec, **properties: Any) -> Spec:
-    """One layer: a mark for every row that passes the filters.
+    """Return one layer: a mark for every row that passes the filters.
 
     Args:
         kind: rule, point, text, ...
         rows: the name of the data set.
         filters: expressions of `datum`, or predicates.
-        properties: what is a dictionary is a channel, such as `quantitative` makes; the rest is the same for all marks.
+        properties: a dictionary is a channel, such as `quantitative` makes; other values hold for all marks.
     """
     channels = {name: value for name, value in properties.items() if isinstance(value, dict)}
     looks = {name: value for name, value in properties.items() if name not in channels}
@@ -28,10 +28,10 @@ def mark(kind: str, rows: str, *filters: str | Spec, **properties: Any) -> Spec:
 
 
 def quantitative(field: str, **properties: Any) -> Spec:
-    """A channel of numbers. The same for another field: `channel | {"field": other}`."""
+    """Return a channel of numbers. For another field write `channel | {"field": other}`."""
     return {"field": field, "type": "quantitative", **properties}
 
 
 def nominal(field: str, **properties: Any) -> Spec:
-    """A channel of names."""
+    """Return a channel of names."""
     return {"field": field, "type": "nominal", **properties}

@@ -1,4 +1,4 @@
-"""What a verify round yields and costs, by its width: where the tokens lie above the cost, speculation pays."""
+"""Charts of a verify round's yield and cost by its width: speculation pays if the yield lies above the cost."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ HEIGHT, LOWER_HEIGHT = 150, 130
 
 
 def by_width(curves: Sequence[WidthCurve], *, layout: Layout) -> Drawing:
-    """Two panels a curve: the speed-up, predicted and measured; below it, what a round yields and what it costs."""
+    """Draw two panels per curve: the predicted and the measured speed-up, and below it a round's yield and cost."""
     columns = 1 if layout.narrow or len(curves) == 1 else 2
     width = layout.width // columns - 66
     rows: dict[str, list[dict[str, Any]]] = {}
@@ -53,7 +53,7 @@ def _lines(point: WidthPoint) -> list[dict[str, Any]]:
 
 
 def scope_words(curve: WidthCurve, *, several: bool) -> str:
-    """The kind of prompts that a curve is of, and where there are several kinds of arms, which."""
+    """Name a curve's kind of prompts and, if there are several kinds of arms, its kind of arm."""
     names = [curve.arms or curve.engine] if several else []
     if curve.prompt_class is not None or not several:
         names.append(curve.prompt_class or "all prompts")
@@ -64,7 +64,7 @@ def _panel(curve: WidthCurve, index: int, width: int, *, several: bool) -> Spec:
     widths = sorted({point.width for point in curve.points})
     x = _widths(widths, air=0.4, title=None)
     far = curve.best.value is not None and curve.best.value > sum(widths[:: len(widths) - 1 or 1]) / 2
-    side = "right" if far else "left"  # so that the text stays inside
+    side = "right" if far else "left"  # keeps the text inside the panel
     title = panel_title(arm_text(scope_words(curve, several=several), 40), fontSize=13, offset=6)
     upper = {"layer": _speed_up(index, x, side), "width": width, "height": HEIGHT, "title": title}
     named = x | {"title": "verify width (tokens checked by one pass)"}
@@ -74,7 +74,7 @@ def _panel(curve: WidthCurve, index: int, width: int, *, several: bool) -> Spec:
 
 
 def _widths(widths: Sequence[int], *, air: float, title: str | None) -> Spec:
-    """An axis of widths, each with its number."""
+    """Return an axis of widths, each with its number."""
     return quantitative(
         "width",
         scale={"domain": [widths[0] - air, widths[-1] + air], "nice": False},
@@ -118,7 +118,7 @@ def _yield_and_cost(index: int, x: Spec, *, split: bool) -> list[Spec]:
 
 
 def passes_by_width(curves: Sequence[PassCurve], *, layout: Layout) -> Drawing:
-    """T(width) over T(1), a line a checkpoint and role."""
+    """Draw T(width) over T(1), one line per checkpoint and role."""
     names = [arm_text(f"{curve.checkpoint} ({curve.role})") for curve in curves]
     rows: dict[str, list[dict[str, Any]]] = {
         "passes": [

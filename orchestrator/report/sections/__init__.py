@@ -1,1 +1,1 @@
-"""The parts of the page, each a pure function of the material: a section, or why there is none."""
+"""The parts of the page, each a pure function of the material: a section, or the reason why it is missing."""

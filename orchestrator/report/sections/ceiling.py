@@ -1,4 +1,4 @@
-"""What the memory's bandwidth allows, and how much of it was reached."""
+"""The speed that the memory's bandwidth allows, and the share of it that was reached."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from orchestrator.report.words import MISSING, counted, ended, number, percent, 
 
 
 def ceiling_section(material: Material) -> Section | Absent:
-    """What the bandwidth allows, and what was reached."""
+    """Build the section on the bandwidth's limit and the share that was reached."""
     title, found = "How near to the ceiling", material.findings.ceilings
     known = [one for one in found if one.ceiling_passes_per_s.value and one.measured_passes_per_s]
     if not known:
@@ -35,7 +35,7 @@ def ceiling_section(material: Material) -> Section | Absent:
 
 
 def _title(known: Sequence[Ceiling]) -> str:
-    """The arm that comes nearest, of those whose share is known."""
+    """Name the arm that comes nearest to the limit, of those whose share is known."""
     shares = {one.arm: one.share.value for one in known if one.share.value is not None}
     if not shares:
         return "What the memory's bandwidth allows; how much of it was reached is unknown"
@@ -49,7 +49,7 @@ def _bandwidth(one: Ceiling) -> str:
 
 
 def _lines(found: Sequence[Ceiling]) -> tuple[str, ...]:
-    """Why figures are missing, arms of one reason together; then each arm's note."""
+    """Return why figures are missing, with arms grouped by reason, then each arm's note."""
     reasons: dict[str, list[str]] = {}
     for one in found:
         for what, figure in (("no ceiling", one.ceiling_passes_per_s), ("share unknown", one.share)):

@@ -1,4 +1,4 @@
-"""First and later turns of conversations: how long each waits for its first token, and why."""
+"""First and later turns of conversations: the time to the first token of each, and the reason."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from orchestrator.report.words import MISSING, count, counted, ended, number, se
 
 
 def turns_section(material: Material) -> Section | Absent:
-    """First and later turns, cached and new tokens."""
+    """Build the section on first and later turns, with cached and new tokens."""
     title, findings = "The second turn", material.findings
     arms = [one for one in findings.turns if any(turn.ttft_s is not None for turn in one.turns)]
     if not arms:
@@ -49,7 +49,7 @@ def _draw_turns(arms: Sequence[ArmTurns], palette: Palette, layout: Layout) -> D
 
 
 def turns_title(arms: Sequence[ArmTurns], control: str) -> str:
-    """The largest supported difference in a later turn."""
+    """Name the largest supported difference in a later turn."""
     later = [
         (turn.ttft_ratio.ratio, turn.turn, one.arm)
         for one in arms
@@ -90,7 +90,7 @@ def _remarks(one: ArmTurns) -> Iterable[str]:
 
 
 def _unknown(one: ArmTurns) -> Iterable[str]:
-    """Why a column has no figure, each reason once."""
+    """Yield why a column has no figure, each reason once."""
     columns = {
         "cached tokens": [turn.cached_tokens for turn in one.turns],
         "prefill rate": [turn.prefill_tps for turn in one.turns],
@@ -105,5 +105,5 @@ def _known(figure: Figure) -> str:
 
 
 def _whole(value: float | None) -> str:
-    """A median count of tokens."""
+    """Format a median count of tokens."""
     return MISSING if value is None else count(round(value)) if value == round(value) else number(value)

@@ -1,4 +1,4 @@
-"""What stands behind the numbers: evidence, published claims, what was left out, the machine, how to run it again."""
+"""The record behind the numbers: evidence, published claims, excluded trials, the machine, how to run it again."""
 
 import shlex
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from orchestrator.vocabulary import VERDICTS
 
 EXAMPLE_CHARACTERS = 300
 MOST_LEFT_OUT = 30
-SHORT = 12  # of a hash
+SHORT = 12  # characters of a hash
 NOT_RECORDED = "not recorded"
 
 
@@ -23,7 +23,7 @@ NOT_RECORDED = "not recorded"
 
 
 def evidence_section(material: Material) -> Section | Absent:
-    """Requested, engaged, useful: with the signs themselves."""
+    """Build the section on requested, engaged and useful mechanisms, with their signs."""
     title = "Did the mechanism run?"
     if not material.signs:
         return Absent(title=title, reason="no evidence is stored for a measured generation")
@@ -73,7 +73,7 @@ def _flag(value: bool | None, *, wanted: bool | None = None) -> Cell:
 
 
 def claims_section(material: Material) -> Section | Absent:
-    """Published figures about the same contrasts."""
+    """Build the section on published figures about the same contrasts."""
     title = "Beside what others published"
     if not material.claims:
         return Absent(title=title, reason="no stored claim is about a contrast that this run measured")
@@ -123,7 +123,7 @@ def _stands(pair: Beside) -> Cell:
 
 
 def left_out_section(material: Material) -> Section | Absent:
-    """Trials that the verdict does not use, and why."""
+    """Build the section on trials that the verdict does not use, with the reasons."""
     title = "What was left out, and why"
     trials = material.trials.drop_duplicates("trial_id")
     out = trials[
@@ -169,7 +169,7 @@ def _left_out_row(row: "Mapping[Hashable, Any]") -> tuple[str | Cell, ...]:
 
 
 def environment_section(material: Material) -> Section:
-    """The machine, the versions, the arms' weights."""
+    """Build the section on the machine, the versions and the arms' weights."""
     run = material.run
     machine = Grid(columns=("machine", ""), rows=tuple(_machine_rows(material)))
     versions = Grid(
@@ -260,7 +260,7 @@ def _arms_grid(material: Material) -> Grid:
 
 
 def again_section(material: Material) -> Section:
-    """How to run and to judge it again."""
+    """Build the section on how to run it and judge it again."""
     run, plan = material.run, material.plan
     title = "Run it again"
     rows = (

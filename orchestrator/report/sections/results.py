@@ -1,4 +1,4 @@
-"""Trials in time order, ratios, rounds, arms in numbers, and how two factors compose."""
+"""The results: trials in time order, ratios, rounds, arms in numbers, and the composition of two factors."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ MOST_SPOTS = 600  # drawn one by one
 MOST_ROUNDS = 80  # drawn one by one in a panel
 MOST_ROUND_PANELS = 12
 MOST_ROWS = 40
-MOST_SKETCHED = 24  # drawn with characters; the table has them all
+MOST_SKETCHED = 24  # drawn with characters; the table has all of them
 STEADY = 0.01
 NOT_RANDOMISED = "the order was not drawn at random: no interval and no test is valid"
 WORTH_TELLING_S = 0.5  # of waiting
@@ -48,7 +48,7 @@ def palette_of(material: Material) -> Palette:
 
 
 def rounds_of(material: Material) -> int:
-    """Complete rounds: as many as the comparison that has most."""
+    """Return the largest number of complete rounds of any comparison."""
     return max((one.rounds for one in material.overall), default=0)
 
 
@@ -64,7 +64,7 @@ def metric_words(material: Material) -> str:
 
 
 def course_section(material: Material) -> Section | Absent:
-    """Trials in time order."""
+    """Build the section of trials in time order."""
     by_time = not material.run.simulated
     course = course_of(material.trials, control=material.result.control, metric=material.result.metric, by_time=by_time)
     if not any(spot.relative is not None for spot in course.spots):
@@ -88,7 +88,7 @@ def course_section(material: Material) -> Section | Absent:
 
 
 def _drift_lines(result: AuditResult) -> Iterable[str]:
-    """The run's drift and the A/A floor."""
+    """Yield lines on the run's drift and the A/A floor."""
     if result.drift is None:
         yield f"Drift of the run: unknown ({result.drift_reason})."
     else:
@@ -159,7 +159,7 @@ def _machine_lines(material: Material, course: Course) -> Iterable[str]:
 
 
 def effects_section(material: Material) -> Section | Absent:
-    """Ratios with intervals, over all and by scope."""
+    """Build the section of ratios with intervals, over all and by scope."""
     result = material.result
     known = [one for one in result.comparisons if one.ratio is not None]
     if not material.run.randomised:
@@ -254,7 +254,7 @@ def _parts_title(parts: Sequence[Comparison]) -> str:
 
 
 def _effect_grids(material: Material) -> Iterable[Grid]:
-    """Which arm for what, where several things were found; then every comparison."""
+    """Yield the table of the best arm by scope, if results differ by scope; then that of every comparison."""
     found = material.findings.recommendation.by_scope
     if len(found) > 1:
         rows = tuple(
@@ -299,7 +299,7 @@ def _ratio_grid(material: Material) -> Grid:
 
 
 def verdict_cell(name: str) -> Cell:
-    """A verdict in a table."""
+    """Return a verdict as a table's cell."""
     verdict = VERDICTS[name]
     return Cell(text=verdict.words, tone=verdict.tone, sign=verdict.sign)
 
@@ -308,7 +308,7 @@ def verdict_cell(name: str) -> Cell:
 
 
 def rounds_section(material: Material) -> Section | Absent:
-    """Each arm's ratio in each round."""
+    """Build the section of each arm's ratio in each round."""
     if not material.run.randomised:
         return Absent(title="Round by round", reason=NOT_RANDOMISED)
     panels = list(_round_panels(material))
@@ -362,7 +362,7 @@ def _finite(value: float) -> float | None:
 
 
 def _thin(ratios: Sequence[tuple[int, float]]) -> Iterable[tuple[float, float]]:
-    """At most so many points: neighbours become their median."""
+    """Thin the points to at most `MOST_ROUNDS`: neighbours are replaced by their median."""
     step = -(-len(ratios) // MOST_ROUNDS)
     for start in range(0, len(ratios), step):
         some = sorted(ratio for _, ratio in ratios[start : start + step])
@@ -389,7 +389,7 @@ def _rounds_title(material: Material) -> str:
 
 
 def arms_section(material: Material) -> Section:
-    """Each arm's medians, over all and by class."""
+    """Build the section of each arm's medians, over all and by class."""
     arms = [arm for arm in material.result.arms if arm.trials]
     parts = [arm for arm in arms if arm.prompt_class is not None]
     grids = [_arms_grid([arm for arm in arms if arm.prompt_class is None], caption=None)]
@@ -425,7 +425,7 @@ def _arms_grid(arms: Sequence[ArmSummary], *, caption: str | None) -> Grid:
 
 
 def notes_section(material: Material) -> Section | Absent:
-    """The best arms, what excluded trials would change, and each reason once."""
+    """Build the section of the best arms, the effect of excluded trials, and each reason once."""
     lines = dict.fromkeys((*_best_lines(material.result), *_included_lines(material), *_reason_lines(material)))
     if not lines:
         return Absent(title="Reasons and remarks", reason="there is no comparison over all prompts")
@@ -433,7 +433,7 @@ def notes_section(material: Material) -> Section | Absent:
 
 
 def _best_lines(result: AuditResult) -> Iterable[str]:
-    """Which arms may be the best, over all and in each class: never one without the other."""
+    """Yield the arms that may be the best, over all and in each class: never one without the other."""
     treatments = {one.treatment for one in result.comparisons}
     if len(treatments) > 1:
         yield from (line for each in result.best if (line := _best_line(each, {result.control, *treatments})))
@@ -454,7 +454,7 @@ def _included_lines(material: Material) -> Iterable[str]:
 
 
 def included_words(one: Comparison) -> str:
-    """What the first attempts, excluded trials too, would say; of a comparison that lost trials."""
+    """State the result of all first attempts, excluded trials included, for a comparison that lost trials."""
     assert one.included is not None
     would = "would be" if one.included.verdict != one.verdict else "would still be"
     words = VERDICTS[one.included.verdict].words
@@ -467,13 +467,13 @@ def included_words(one: Comparison) -> str:
 def _reason_lines(material: Material) -> Iterable[str]:
     for one in material.overall:
         for reason in one.reasons:
-            if reason.code != RUN_DRIFT:  # that has a line of its own
+            if reason.code != RUN_DRIFT:  # this one has its own line
                 named = reason.text.startswith((f"{one.treatment}:", f"{one.control}:"))
                 yield reason.text if named else f"{one.treatment}: {reason.text}"
 
 
 def composition_section(material: Material) -> Section | Absent:
-    """Two factors: each alone, both, and whether they compose."""
+    """Build the section on two factors: each alone, both together, and whether they compose."""
     if material.composition is None:
         return Absent(title="Two settings together", reason="the arms are no full table of two factors")
     table, found = material.composition

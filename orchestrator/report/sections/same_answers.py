@@ -1,4 +1,4 @@
-"""Do the arms write what the control writes, and where do they part?"""
+"""The section on whether the arms write the same answers as the control, and where they diverge."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,13 @@ from orchestrator.report.document import Absent, Fork, Grid, Section
 from orchestrator.report.words import MISSING, MORE, counted, ended, listed
 
 MOST_FORKS = 8
-MOST_REASONS = 5  # of an arm: some hold numbers of their own prompt
+MOST_REASONS = 5  # per arm: some contain numbers of their own prompt
 SHOWN_CHARACTERS = 240
 PROBE_TONES = {"near_tie": ("calm", "near tie"), "real": ("bad", "real difference"), "unknown": ("muted", "unknown")}
 
 
 def losslessness_section(found: Losslessness | None) -> Section | Absent:
-    """Identical, or where the answers part."""
+    """Build the section: identical answers, or the places where they diverge."""
     title = "Do the arms write the same?"
     if found is None:
         return Absent(title=title, reason="no two answers to the same prompt are there to compare")
@@ -76,7 +76,7 @@ def _row(one: ArmLosslessness) -> tuple[str, ...]:
 
 
 def _why_unknown(told: Sequence[ArmLosslessness], control: str) -> Iterable[str]:
-    """Why prompts could not be compared, where the arm's note does not say it, and why differences are unknown."""
+    """Yield why prompts could not be compared, unless the arm's note states it, and why differences are unknown."""
     for arm in told:
         name = arm.arm if arm.against == control else f"{arm.arm} beside {arm.against}"
         parted = [one.divergence for one in arm.outcomes if one.divergence is not None]

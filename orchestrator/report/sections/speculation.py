@@ -1,4 +1,4 @@
-"""Speculation: what a verify round yields and costs by its width, and what samplers allow to compare."""
+"""The sections on speculation: a verify round's yield and cost by its width, and acceptance by sampler."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ MOST_CURVES = 8
 
 
 def widths_section(material: Material) -> Section | Absent:
-    """What a round yields and what it costs, speed-up by width."""
+    """Build the section on a round's yield and cost, and on the speed-up by width."""
     title, findings = "Width and cost of verification", material.findings
     pictures = list(_widths_pictures(findings))
     if not findings.verify_costs and not pictures:
@@ -54,7 +54,7 @@ def _lines(findings: Findings, timed: Sequence[VerifyCost]) -> Iterable[str]:
 
 
 def _unknown_lines(costs: Sequence[VerifyCost]) -> Iterable[str]:
-    """Why a column is empty, each reason once."""
+    """Yield why a column is empty, each reason once."""
     columns = {
         "round": [cost.round_cost for cost in costs],
         "verify": [cost.verify_cost for cost in costs],
@@ -69,7 +69,7 @@ def _unknown_lines(costs: Sequence[VerifyCost]) -> Iterable[str]:
 
 
 def _best_widths(curves: Sequence[WidthCurve]) -> Iterable[str]:
-    """Each family's best width, classes with the same answer together."""
+    """Yield each family's best width, with classes of the same width together."""
     where: dict[tuple[str, str], list[str]] = {}
     for curve in curves:
         if curve.best.value is not None or curve.refused is not None:
@@ -117,7 +117,7 @@ def _verify_grid(costs: Sequence[VerifyCost]) -> Grid:
 
 
 def _curves(findings: Findings) -> list[WidthCurve]:
-    """Those with widths to choose from; of several kinds of arms, over all prompts only."""
+    """Return the curves with a choice of widths; if there are several kinds of arms, over all prompts only."""
     found = [curve for curve in findings.width_curves if sum(point.width > 1 for point in curve.points) > 1]
     if len({curve.arms for curve in found}) > 1:
         found = [curve for curve in found if curve.prompt_class is None]
@@ -173,7 +173,7 @@ def _widths_title(curves: Sequence[WidthCurve]) -> str:
 
 
 def sampling_section(material: Material) -> Section | Absent:
-    """How much each sampler accepts, where the arms' samplers differ."""
+    """Build the section on each sampler's acceptance, if the arms' samplers differ."""
     found = material.findings.sampling
     if found.note is None:
         return Absent(title="Samplers", reason="all arms use the same sampler")
