@@ -48,19 +48,22 @@ def trials(source: Engine | str, run_id: str) -> pd.DataFrame:
 
 
 def readings(source: Engine | str, run_id: str, field: str) -> "pd.Series[Any]":
-    """One telemetry field in words as it was before each trial of a run, by trial_id; trials without it are absent."""
+    """One telemetry field before each trial of a run, by trial_id: its words, else its number as text.
+
+    Trials without a reading of it are absent.
+    """
     rows = _frame(
         source,
         """
-        SELECT telemetry.trial_id AS trial_id, telemetry.value_text AS value_text
+        SELECT telemetry.trial_id AS trial_id, coalesce(telemetry.value_text, printf('%g', telemetry.value)) AS found
         FROM telemetry JOIN trial ON trial.id = telemetry.trial_id
         WHERE trial.run_id = :run_id AND telemetry.field = :field AND telemetry.phase = 'before'
-            AND telemetry.value_text IS NOT NULL
+            AND (telemetry.value_text IS NOT NULL OR telemetry.value IS NOT NULL)
         """,
         run_id=run_id,
         field=field,
     )
-    return rows.set_index("trial_id")["value_text"]
+    return rows.set_index("trial_id")["found"]
 
 
 def environments(source: Engine | str, run_id: str) -> pd.DataFrame:

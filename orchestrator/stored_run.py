@@ -13,6 +13,9 @@ from orchestrator.plan import Plan
 from orchestrator.planning.frozen_plan import frozen_plan
 from workers.sampling import SHAPES_CHANCES, effective, sampler_words
 
+# Of the machine, before a trial: what two arms must share, besides the columns of `trial_flat`.
+READINGS = ("power_mode", "nice", "lid", "display")
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
@@ -39,16 +42,16 @@ class StoredRun:
     def trials(self) -> pd.DataFrame:
         """One row per generation in time order: the columns of `trial_flat` and what else two arms must share.
 
-        These are `power_mode`, `sampler` (in words), and of the trial's environment `environment_id`,
-        `missing_reason`, `mlx_missing` and `mlx_build`; see `db.frames.environments`.
+        These are the readings of `READINGS` before the trial, `sampler` (in words), and of the trial's environment
+        `environment_id`, `missing_reason`, `mlx_missing` and `mlx_build`; see `db.frames.environments`.
         """
         rows = frames.trials(self.database, self.run_id)
         environments = frames.environments(self.database, self.run_id)
-        power_modes = frames.readings(self.database, self.run_id, "power_mode")
+        readings = {name: frames.readings(self.database, self.run_id, name) for name in READINGS}
         samplers = {arm.name: sampler_words(chooser(arm.sampling)) for arm in self.plan.arms}
         return rows.assign(
-            power_mode=rows["trial_id"].map(power_modes),
             sampler=rows["arm"].map(samplers),
+            **{name: rows["trial_id"].map(found) for name, found in readings.items()},
             **{name: rows["trial_id"].map(environments[name]) for name in environments.columns},
         )
 

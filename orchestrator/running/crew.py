@@ -11,7 +11,7 @@ from orchestrator.plan import Arm, Deadlines
 from orchestrator.planning.weights import Weights
 from orchestrator.secrecy import secret_variables
 from workers.errors import WorkerFault
-from workers.machine.memory import available_bytes, unreturned_bytes
+from workers.machine.memory import available_bytes, compressed_bytes, unreturned_bytes
 from workers.machine.telemetry import Reading
 from workers.protocol import Generate, Generation, Hello, Load, Loaded, Probe, Told
 from workers.supervision.worker_process import StopReport, WorkerProcess, WorkerSpec
@@ -64,6 +64,7 @@ class Crew:
     note: Callable[[str], None] = lambda text: None  # called with lines for people when a worker ends
     settle: Callable[[], object] | None = None  # called between one swapped arm's end and the next one's load
     available_bytes: Callable[[], int] = available_bytes
+    compressed_bytes: Callable[[], int] = compressed_bytes
     # Called with a swapped arm that did not end when it had to make room for the next one, and what happened.
     hung: Callable[[str, str], None] = lambda arm, words: None
     members: dict[str, Member] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class Crew:
 
     def _hand_over(self) -> None:
         """Make room for the next swapped arm: end the former and let its memory be returned."""
-        before = self.available_bytes()
+        before, compressed = self.available_bytes(), self.compressed_bytes()
         reports = self._close()
         for arm, report in reports.items():
             if (words := self._hang(report)) is not None:
@@ -141,9 +142,12 @@ class Crew:
         if not held:
             self.unreturned_bytes = None
             return
-        self.unreturned_bytes = unreturned_bytes(held_bytes=sum(held), grown_bytes=self.available_bytes() - before)
+        # What was compressed took less room than a footprint says.
+        uncompressed = sum(held) - max(compressed - self.compressed_bytes(), 0)
+        grown = self.available_bytes() - before
+        self.unreturned_bytes = unreturned_bytes(held_bytes=max(uncompressed, 0), grown_bytes=grown)
         if self.unreturned_bytes:
-            missing = f"{self.unreturned_bytes / 1e9:.2f} of the {sum(held) / 1e9:.2f} GB that it held"
+            missing = f"{self.unreturned_bytes / 1e9:.2f} of the {uncompressed / 1e9:.2f} GB that it held"
             self.note(
                 f"{', '.join(reports)}: ended, but {missing} are not available again; the next arm loads beside them"
             )

@@ -80,9 +80,7 @@ def start_notes(readings: Sequence[Reading]) -> Iterator[str]:
     whatever caffeinate asserts, unless a display and mains power are connected.
     """
     by_field = {each.field: each for each in readings}
-    found = (by_field.get(name) for name in ("nice", "priority"))
-    nice = next((each for each in found if each is not None and each.source == "getpriority"), None)
-    if nice is not None and nice.value is not None and nice.value > 0:
+    if (nice := by_field.get("nice")) is not None and nice.value is not None and nice.value > 0:
         yield (
             f"this process runs at nice {nice.value:+g}, so others are served first: start it in the foreground,"
             " or in zsh after `unsetopt BG_NICE`"

@@ -154,7 +154,7 @@ def _reasons(gate: Gate, found: Circumstances) -> Iterator[str]:
         off = next((each.value_text for each in sources if each and each.value_text not in (None, "mains")), None)
         if off is not None:
             yield f"power: ran on {off}"
-    cores = _during_or_after(found, "cpu_cores_others")
+    cores = _cores_of_others(found)
     if _above(cores, gate.exclude_cpu_cores_others_above):
         yield f"cpu_others: others used {cores:.2f} cores, above {gate.exclude_cpu_cores_others_above:g}"
     spent = _during_or_after(found, "gpu_ms_per_s_others")
@@ -194,6 +194,15 @@ def _during_or_after(found: Circumstances, field: str) -> float | None:
     """Return the sampler's mean, or else the rate of the reading after the trial, which covers the trial's time."""
     mean = _value(found.during, f"{field}_mean")
     return _value(found.after, field) if mean is None else mean
+
+
+def _cores_of_others(found: Circumstances) -> float | None:
+    """CPU cores that others used, less those of macOS's compilers of GPU kernels.
+
+    What they compile is usually ours: an arm with new kernels would be excluded for its own work.
+    """
+    cores, compilers = _during_or_after(found, "cpu_cores_others"), _value(found.after, "cpu_cores_compilers")
+    return cores if cores is None or compilers is None else max(cores - compilers, 0.0)
 
 
 def _above(value: float | None, limit: float | None) -> bool:

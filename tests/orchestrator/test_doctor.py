@@ -83,8 +83,6 @@ def test_a_missing_reading_says_why_and_what_would_bring_it(here: Diagnosis) -> 
         ("ps", 20.0, "! priority 20 instead of 31: macOS throttles this → start it from a terminal"),
         ("ps", 31.0, None),
         ("ps", 47.0, None),
-        ("getpriority", 0.0, None),  # Linux's niceness
-        ("getpriority", 10.0, None),
     ],
 )
 def test_a_low_priority_is_told_with_its_remedy(here: Diagnosis, source: str, value: float, says: str | None) -> None:

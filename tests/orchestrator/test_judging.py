@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from db import models
 from db.engine import Database
@@ -94,6 +94,21 @@ def test_the_same_rows_give_the_same_judgement_elsewhere(finished: tuple[Databas
 def test_simulated_runs_say_nothing_of_the_host(finished: tuple[Database, str]) -> None:
     database, _ = finished
     assert host_noise(str(database.url), host=read_host()) is None
+
+
+def test_a_resumed_run_at_another_nice_value_is_compared_by_the_number(finished: tuple[Database, str]) -> None:
+    """`nice` has a number and no words."""
+    database, run_id = finished
+    slow = recorder_arm_trials(database, run_id, "1.2 0.01")
+    with transaction(database) as session:
+        session.execute(delete(models.Telemetry).where(models.Telemetry.field == "nice"))
+        for trial in session.scalars(select(models.Trial).filter_by(run_id=run_id)):
+            nice = 5.0 if trial.id in slow else 0.0
+            session.add(models.Telemetry(trial_id=trial.id, phase="before", field="nice", value=nice))
+    judged = {one.treatment: one for one in judge_run(StoredRun.load(database, run_id)).result.comparisons}
+    assert judged["1.2 0.01"].verdict == "confounded"
+    assert "nice value differs" in judged["1.2 0.01"].reasons[0].text
+    assert "5 against 0" in judged["1.2 0.01"].reasons[0].text
 
 
 def test_another_power_mode_in_one_arm_confounds(finished: tuple[Database, str]) -> None:

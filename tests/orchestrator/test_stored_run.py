@@ -78,6 +78,9 @@ def test_a_clean_run_holds_figures_against_claims(measured: Shell) -> None:
     ("spoil", "says"),
     [
         (reading("power_mode"), "power mode differs"),
+        (reading("nice"), "nice value differs"),
+        (reading("lid"), "lid differs"),
+        (reading("display"), "display differs"),
         (power_source, "power source differs"),
         (version("python"), "Python version differs"),
         (version("os_build"), "OS build differs"),

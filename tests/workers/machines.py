@@ -10,7 +10,7 @@ from workers.machine.system import Unreadable
 
 NEW = (
     '{"temp": {"cpu_temp_avg": 71.5, "gpu_temp_avg": 68.25}, "gpu_freq_mhz": 1380, "gpu_active_ratio": 0.97,'
-    ' "all_power": 31.5, "fans": [{"name": "left", "rpm": 2300}]}\n'
+    ' "all_power": 31.5, "sys_power": 44.5, "fans": [{"name": "left", "rpm": 2300}]}\n'
 )
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "macos"

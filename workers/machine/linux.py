@@ -140,7 +140,7 @@ FIELDS: dict[str, tuple[str, FieldReader]] = {
     "wired_bytes": ("/proc/meminfo", lambda system: _meminfo(system, "Mlocked")),
     "tree_memory_bytes": ("rss", lambda system: float(own_rss_bytes(system.root_pid))),
     "tree_memory_peak_bytes": ("VmHWM", read_tree_peak),
-    "priority": ("getpriority", lambda _system: float(os.getpriority(os.PRIO_PROCESS, 0))),
+    "nice": ("getpriority", lambda _system: float(os.getpriority(os.PRIO_PROCESS, 0))),
 }
 
 RATES: dict[str, tuple[str, CounterReader]] = {

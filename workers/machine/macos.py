@@ -21,6 +21,8 @@ THERMAL_STATES = ("nominal", "fair", "serious", "critical")  # NSProcessInfo's: 
 # Programs of the system that index or analyse while nobody watches, by the field that counts their processor time.
 SPOTLIGHT = re.compile(r"(?:mds|mds_stores|mdworker|mdworker_shared|mdbulkimport|mdsync|corespotlightd)")
 PHOTOS = re.compile(r"(?:photoanalysisd|photolibraryd|mediaanalysisd)")
+# Compiles the kernels of whatever program uses the GPU, in a process of its own that is not a child of that program.
+COMPILERS = re.compile(r"MTLCompilerService")
 
 _NS_PER_MS = 1e6
 _BYTES_PER_MIB = 2**20
@@ -98,6 +100,15 @@ def parse_wired(text: str) -> float:
     return float(int(page[1]) * int(pages[1]))
 
 
+def parse_compressed(text: str) -> float:
+    """Bytes that the compressor holds for programs, as large as they were before, from `vm_stat`."""
+    page = re.search(r"page size of (\d+) bytes", text)
+    pages = re.search(r"^Pages stored in compressor:\s*(\d+)", text, flags=re.MULTILINE)
+    if page is None or pages is None:
+        raise Unreadable("vm_stat names no pages in the compressor")
+    return float(int(page[1]) * int(pages[1]))
+
+
 def parse_wired_limit(text: str) -> float:
     """Bytes that the GPU may wire, from `sysctl iogpu.wired_limit_mb`; 0 there means the system's own default."""
     mib = _whole(parse_sysctl(text), "iogpu.wired_limit_mb")
@@ -153,6 +164,16 @@ def parse_lid(text: str) -> str:
     if match is None:
         raise Unreadable("ioreg lists no AppleClamshellState: this Mac has no lid")
     return "closed" if match[1] == "Yes" else "open"
+
+
+def parse_display(text: str) -> str:
+    """on, asleep, from the number of the main display and whether it sleeps, as `_ASK_DISPLAY` prints them."""
+    match = re.fullmatch(r"(\d+) ([01])", text.strip())
+    if match is None:
+        raise Unreadable(f"CoreGraphics: {text.strip()[:60] or 'no answer'}")
+    if match[1] == "0":
+        raise Unreadable("CoreGraphics names no main display: none is attached, or nobody is logged in at the screen")
+    return "asleep" if match[2] == "1" else "on"
 
 
 def parse_cpu_times(text: str, names: re.Pattern[str]) -> dict[str, float]:
@@ -275,6 +296,12 @@ _ASK_PROCESS_INFO = (
     " print(int(info.thermalState()), int(info.isLowPowerModeEnabled()))"
 )
 
+# In a child that ends at once: CoreGraphics connects its process to the window server.
+_ASK_DISPLAY = (
+    "import ctypes; graphics = ctypes.CDLL('/System/Library/Frameworks/CoreGraphics.framework/CoreGraphics');"
+    " main = graphics.CGMainDisplayID(); print(main & 0xFFFFFFFF, int(bool(graphics.CGDisplayIsAsleep(main))))"
+)
+
 FIELDS: dict[str, tuple[str, FieldReader]] = {
     "thermal_level": (f"notify {THERMAL_KEY}", read_thermal_level),
     "thermal_state": ("NSProcessInfo", read_thermal_state),
@@ -284,6 +311,7 @@ FIELDS: dict[str, tuple[str, FieldReader]] = {
     "gpu_utilization_percent": ("ioreg IOAccelerator", _accelerator("Device Utilization %")),
     "gpu_memory_bytes": ("ioreg IOAccelerator", _accelerator("In use system memory")),
     "wired_bytes": ("vm_stat", _parsed(parse_wired, "vm_stat")),
+    "compressed_bytes": ("vm_stat", _parsed(parse_compressed, "vm_stat")),
     "wired_limit_bytes": ("sysctl", _parsed(parse_wired_limit, "sysctl", "iogpu.wired_limit_mb")),
     "vm_pressure": ("sysctl", _parsed(parse_vm_pressure, "sysctl", "kern.memorystatus_vm_pressure_level")),
     "swap_used_bytes": ("sysctl", _parsed(parse_swap_used, "sysctl", "vm.swapusage")),
@@ -291,6 +319,7 @@ FIELDS: dict[str, tuple[str, FieldReader]] = {
     "tree_memory_peak_bytes": ("lifetime phys_footprint", read_tree_peak),
     "time_machine": ("tmutil status", _parsed(parse_backup_running, "tmutil", "status")),
     "lid": ("ioreg", _parsed(parse_lid, "ioreg", "-r", "-d", "1", "-w", "0", "-k", "AppleClamshellState")),
+    "display": ("CoreGraphics", _parsed(parse_display, sys.executable, "-c", _ASK_DISPLAY)),
     "nice": ("getpriority", lambda _system: float(os.getpriority(os.PRIO_PROCESS, 0))),
     "priority": ("ps", lambda system: parse_priority(system.run("ps", "-o", "pri=", "-p", str(os.getpid())))),
 }
@@ -299,5 +328,6 @@ RATES: dict[str, tuple[str, CounterReader]] = {
     "gpu_ms_per_s_others": ("ioreg AGXDeviceUserClient", read_gpu_time_of_others),
     "cpu_cores_spotlight": ("ps", _cpu_times(SPOTLIGHT)),
     "cpu_cores_photos": ("ps", _cpu_times(PHOTOS)),
+    "cpu_cores_compilers": ("ps", _cpu_times(COMPILERS)),
 }
 GROWTHS: dict[str, tuple[str, CounterReader]] = {}

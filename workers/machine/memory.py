@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from workers.machine.macos import parse_compressed
 from workers.machine.processes import PROCESS_FAULTS, own_peak_rss_bytes, own_pids
 from workers.machine.system import LocalSystem, System, Unreadable
 
@@ -58,6 +59,18 @@ class Settled:
 def available_bytes() -> int:
     """Memory that programs can take without swapping."""
     return int(psutil.virtual_memory().available)
+
+
+def compressed_bytes(system: System | None = None) -> int:
+    """What macOS's compressor holds for programs, as large as it was before; 0 where that is unknown.
+
+    A physical footprint counts such pages in full, and their end makes only a part of that available.
+    """
+    system = system or LocalSystem()
+    try:
+        return int(parse_compressed(system.run("vm_stat"))) if system.platform == "darwin" else 0
+    except Unreadable:
+        return 0
 
 
 def unreturned_bytes(*, held_bytes: int, grown_bytes: int) -> int:

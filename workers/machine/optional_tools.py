@@ -173,7 +173,8 @@ MACOS_FIELDS: dict[str, tuple[str, FieldReader]] = {
     "gpu_active_ratio": ("macmon", _macmon("gpu_active_ratio", "gpu_usage.1")),
     "cpu_c": ("macmon", _macmon("temp.cpu_temp_avg", zero=_NO_SENSOR)),
     "gpu_c": ("macmon", _macmon("temp.gpu_temp_avg", zero=_NO_SENSOR)),
-    "power_w": ("macmon", _macmon("all_power")),
+    "power_w": ("macmon", _macmon("all_power")),  # processor, GPU and neural engine: without memory and the rest
+    "system_w": ("macmon", _macmon("sys_power", zero=_NO_SENSOR)),
     "fan_rpm": ("macmon", _macmon("fans.0.rpm")),
 }
 MACOS_GROWTHS: dict[str, tuple[str, CounterReader]] = {"energy_mj": ("zeus-apple-silicon", read_energy_mj)}

@@ -214,6 +214,9 @@ def _machine_rows(material: Material) -> Iterable[tuple[str | Cell, ...]]:
         yield "memory bandwidth", f"unknown: {run.bandwidth_source or NOT_RECORDED}"
     yield "power source", _values(trials["power_source"], trials["power_reason"])
     yield "power mode", _values(trials["power_mode"], None)
+    yield "nice value", _values(trials["nice"], None)
+    yield "lid", _values(trials["lid"], None)
+    yield "display", _values(trials["display"], None)
     yield "thermal level (highest of a trial)", _values(trials["thermal_max"], trials["thermal_reason"])
 
 

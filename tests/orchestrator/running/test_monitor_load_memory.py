@@ -95,23 +95,26 @@ def test_a_server_s_port_that_is_still_answered_is_noted(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("available_gb", "unreturned_gb", "says"),
+    ("available_gb", "compressed_gb", "unreturned_gb", "says"),
     [
-        ((10, 29), 0, None),
-        ((10, 12), 18, "a: ended, but 18.00 of the 20.00 GB that it held are not available again"),
+        ((10, 29), (0, 0), 0, None),
+        ((10, 12), (0, 0), 18, "a: ended, but 18.00 of the 20.00 GB that it held are not available again"),
+        ((10, 12), (18, 1), 0, None),  # 17 GB of the footprint were compressed: 3 GB of it took room
+        ((10, 12), (18, 12), 12, "a: ended, but 12.00 of the 14.00 GB that it held are not available again"),
     ],
 )
 def test_a_swapped_arm_s_memory_has_to_come_back(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     available_gb: tuple[int, int],
+    compressed_gb: tuple[int, int],
     unreturned_gb: int,
     says: str | None,
 ) -> None:
     """On a Mac what a killed process had wired may stay so; it is told, and stored with the trials that follow."""
     planned = plan(arm("a"), arm("b"), residency="swap")
     notes: list[str] = []
-    available = iter(available_gb)
+    available, compressed = iter(available_gb), iter(compressed_gb)
     crew = Crew(
         run_id="run-1",
         log_dir=tmp_path,
@@ -122,6 +125,7 @@ def test_a_swapped_arm_s_memory_has_to_come_back(
         note=notes.append,
         settle=lambda: None,
         available_bytes=lambda: next(available) * GB,
+        compressed_bytes=lambda: next(compressed) * GB,
     )
     monkeypatch.setattr(Crew, "_load", lambda crew, arm: FakeMember())
     monkeypatch.setattr(FakeMember, "held_bytes", 20 * GB)

@@ -46,7 +46,6 @@ def test_a_battery_refuses_a_run_that_wants_mains() -> None:
     ("readings", "says"),
     [
         ([Reading(field="nice", value=5.0, source="getpriority")], "nice +5"),
-        ([Reading(field="priority", value=19.0, source="getpriority")], "nice +19"),
         ([Reading(field="lid", value_text="closed")], "the lid is closed"),
     ],
 )

@@ -61,6 +61,20 @@ def word(field: str, text: str) -> tuple[Reading, ...]:
             replace(QUIET, after=number("cpu_cores_others", 2.0)),
             "cpu_others: others used 2.00 cores, above 0.5",
         ),
+        (  # a compiler of GPU kernels works for us, in a process of the system's
+            Gate(exclude_cpu_cores_others_above=0.5),
+            replace(
+                QUIET,
+                during=number("cpu_cores_others_mean", 1.25),
+                after=(*number("cpu_cores_compilers", 1.0), *number("cpu_cores_others", 2.0)),
+            ),
+            None,
+        ),
+        (
+            Gate(exclude_cpu_cores_others_above=0.5),
+            replace(QUIET, after=(*number("cpu_cores_compilers", 1.0), *number("cpu_cores_others", 2.0))),
+            "cpu_others: others used 1.00 cores, above 0.5",
+        ),
         (
             Gate(exclude_gpu_ms_per_s_others_above=60),
             replace(QUIET, after=number("gpu_ms_per_s_others", 200)),

@@ -49,6 +49,22 @@ def test_another_environment_confounds_whatever_the_effect(column: str) -> None:
     assert "first for prompt c1" in text
 
 
+@pytest.mark.parametrize("column", ["nice", "power_mode"])
+def test_what_slows_one_arm_s_process_confounds_in_a_single_round(column: str) -> None:
+    rows = frame()
+    found = differences(changed(rows, of(rows) & (rows["round"] == 1), **{column: "5"}), effect=9.0)
+    assert codes(found)[0] == [f"{column}_differs"]
+
+
+@pytest.mark.parametrize(("column", "value"), [("lid", "closed"), ("display", "asleep")])
+def test_a_lid_or_display_that_changes_in_one_round_is_told_and_decides_nothing(column: str, value: str) -> None:
+    rows = frame()
+    once = differences(changed(rows, of(rows) & (rows["round"] == 1), **{column: value}), effect=9.0)
+    assert codes(once) == ([], [f"{column}_differs"], [])
+    always = differences(changed(rows, of(rows), **{column: value}), effect=9.0)
+    assert codes(always) == ([f"{column}_differs"], [], [])
+
+
 @pytest.mark.parametrize("missing", [None, "unknown"])
 def test_what_was_not_recorded_is_not_known_to_differ(missing: str | None) -> None:
     rows = frame()

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.workers.machines import Recorded
 from workers.machine import memory
-from workers.machine.memory import tree_peak_bytes
+from workers.machine.memory import compressed_bytes, tree_peak_bytes
 from workers.machine.system import LocalSystem, Unreadable
 
 
@@ -17,6 +18,12 @@ class Mac(LocalSystem):
         if pid not in self._peaks:
             raise Unreadable(f"process {pid} has ended")
         return self._peaks[pid]
+
+
+def test_the_compressor_is_read_by_the_page_size_that_vm_stat_names() -> None:
+    text = "Mach Virtual Memory Statistics: (page size of 16384 bytes)\nPages stored in compressor:    1000.\n"
+    assert compressed_bytes(Recorded(platform="darwin", commands={"vm_stat": text})) == 1000 * 16384
+    assert compressed_bytes(Recorded(platform="darwin")) == compressed_bytes(Recorded(platform="linux")) == 0
 
 
 def test_a_process_that_has_just_ended_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

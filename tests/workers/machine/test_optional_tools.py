@@ -33,12 +33,21 @@ def fields(machine: Recorded) -> dict[str, tuple[float | None, str | None]]:
                 "cpu_c": 71.5,
                 "gpu_c": 68.25,
                 "power_w": 31.5,
+                "system_w": 44.5,
                 "fan_rpm": 2300,
             },
         ),
         (
             OLD,
-            {"gpu_mhz": 461, "gpu_active_ratio": 0.02, "cpu_c": 50.0, "gpu_c": 45.0, "power_w": 3.5, "fan_rpm": None},
+            {
+                "gpu_mhz": 461,
+                "gpu_active_ratio": 0.02,
+                "cpu_c": 50.0,
+                "gpu_c": 45.0,
+                "power_w": 3.5,
+                "fan_rpm": None,
+                "system_w": None,
+            },
         ),
     ],
 )

@@ -4,10 +4,12 @@ import ctypes
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from workers.machine.processes import own_pids
 from workers.machine.system import LocalSystem, NotThere, Unreadable, reaped_cpu_s, tool_path
 
 KEY = "com.apple.system.thermalpressurelevel"
@@ -30,6 +32,12 @@ class Library:
             return -1
         ctypes.cast(value, ctypes.POINTER(ctypes.c_int))[0] = self._virtual
         return 0
+
+    def proc_listpids(self, kind: int, parent: int, found: Any, size: int) -> int:
+        assert (kind, size) == (6, ctypes.sizeof(found))
+        children = {4711: [50, 51], 50: [60]}.get(parent, [])
+        found[: len(children)] = children
+        return self._rusage or len(children) * ctypes.sizeof(ctypes.c_int)
 
     def mach_timebase_info(self, info: Any) -> int:
         info[0], info[1] = 125, 3  # Apple silicon's
@@ -115,6 +123,29 @@ def test_the_time_of_children_comes_in_ticks_of_the_chip(monkeypatch: pytest.Mon
     mac(monkeypatch, Library(rusage=-1))
     with pytest.raises(Unreadable, match="another user's"):
         reaped_cpu_s(4711)
+
+
+def test_a_tree_of_processes_is_listed_by_one_call_per_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    mac(monkeypatch, Library())
+    monkeypatch.setattr("workers.machine.processes.ctypes.CDLL", lambda path: Library())
+    monkeypatch.setattr("workers.machine.processes.psutil.Process", lambda pid: SimpleNamespace(pid=pid))
+    assert own_pids(4711) == {4711, 50, 51, 60}
+
+
+@pytest.mark.parametrize("library", [Library(rusage=-1), SimpleNamespace()])
+def test_without_that_call_each_process_is_asked_for_its_parent(monkeypatch: pytest.MonkeyPatch, library: Any) -> None:
+    class Process:
+        def __init__(self, pid: int) -> None:
+            self.pid = pid
+
+        def children(self, *, recursive: bool) -> list["Process"]:
+            assert recursive
+            return [Process(60)]
+
+    mac(monkeypatch, Library())
+    monkeypatch.setattr("workers.machine.processes.ctypes.CDLL", lambda path: library)
+    monkeypatch.setattr("workers.machine.processes.psutil.Process", Process)
+    assert own_pids(4711) == {4711, 60}
 
 
 def test_tools_speak_the_language_that_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,9 @@ def test_no_recording_is_left_out() -> None:
         macos.parse_swap_used,
         macos.parse_backup_running,
         macos.parse_priority,
+        macos.parse_lid,
+        macos.parse_display,
+        macos.parse_compressed,
         macos.parse_process_info,
         lambda text: macos.parse_cpu_times(text, macos.SPOTLIGHT),
         lambda text: macos.parse_accelerator(text, "Device Utilization %"),
@@ -119,10 +122,27 @@ def test_a_limit_of_zero_is_the_systems_default_and_not_zero() -> None:
         macos.parse_wired_limit("iogpu.wired_limit_mb: 0\n")
 
 
+# The layout of vm_stat, with made-up counts.
+VM_STAT = """Mach Virtual Memory Statistics: (page size of 16384 bytes)
+Pages free:                               70000.
+Pages wired down:                           250.
+Pages stored in compressor:                1000.
+Pages occupied by compressor:               300.
+"""
+
+
 def test_wired_pages_are_bytes_by_the_size_that_vm_stat_names() -> None:
-    # The layout of vm_stat, with made-up counts.
-    text = "Mach Virtual Memory Statistics: (page size of 16384 bytes)\nPages free:  1000.\nPages wired down:   250.\n"
-    assert macos.parse_wired(text) == 250 * 16384.0
+    assert macos.parse_wired(VM_STAT) == 250 * 16384.0
+
+
+@pytest.mark.parametrize(("text", "state"), [("1 0\n", "on"), ("724053261 1\n", "asleep")])
+def test_the_display_is_on_or_asleep(text: str, state: str) -> None:
+    assert macos.parse_display(text) == state
+
+
+def test_a_mac_without_a_display_or_a_login_has_no_state_of_it() -> None:
+    with pytest.raises(Unreadable, match="names no main display"):
+        macos.parse_display("0 1\n")
 
 
 def _client(pid: int, name: str, ns: int | None) -> str:
@@ -167,6 +187,8 @@ def _mac(**changes: str) -> Recorded:
         "sysctl kern.memorystatus_vm_pressure_level": recorded("sysctl_memory.layout.txt"),
         "tmutil status": recorded("tmutil_status_idle.layout.txt"),
         "ioreg -r -d 1 -w 0 -k AppleClamshellState": '      "AppleClamshellState" = No\n',
+        f"{sys.executable} -c {macos._ASK_DISPLAY}": "1 1\n",  # noqa: SLF001
+        "vm_stat": VM_STAT,
         f"ps -o pri= -p {os.getpid()}": "31\n",
     }
     return Recorded(platform="darwin", commands=commands | changes, notifications={THERMAL_KEY: 2})
@@ -192,6 +214,9 @@ def test_a_mac_is_read_whole() -> None:
         "time_machine": (0.0, "idle"),
         "priority": (31.0, None),
         "lid": (None, "open"),
+        "display": (None, "asleep"),
+        "wired_bytes": (250 * 16384.0, None),
+        "compressed_bytes": (1000 * 16384.0, None),
         "nice": (float(os.getpriority(os.PRIO_PROCESS, 0)), None),
         "cpu_speed_limit_percent": (None, None),
     }
@@ -382,7 +407,7 @@ def test_without_pyobjc_nothing_is_started_and_the_reason_names_it() -> None:
     mac = _mac()
     found = _by_field(MachineReader(mac).read())
     assert found["thermal_state"].reason == "pyobjc-framework-Cocoa is not installed"
-    assert not any(line.startswith(sys.executable) for line in mac.ran)
+    assert not any("NSProcessInfo" in line for line in mac.ran)
 
 
 # ---- a made-up Linux machine ----
