@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import error_in, kind_of
+from workers.http.foreign_body import OTHER_ADDRESS, describe, page_in
 from workers.http.json_text import read_json
 from workers.http.refusals import StatusError, TooLate, Unreachable
 from workers.http.reply import Reply, limited, ticks
@@ -107,6 +108,8 @@ class Client:
                     raise answer.failure(kind, f"{self.url}: {_words(error)}", remedy=_remedy(error)) from error
             if watchdog.fault is not None and not answer.whole:
                 raise answer.failure(watchdog.fault, f"{self.url}: {watchdog.words}")
+        if reply.head.strip() and not reply.recognised:
+            raise self._no_stream(bytes(reply.head))
         answer.require_complete()
 
     def get(self, path: str) -> Fetched:
@@ -140,7 +143,12 @@ class Client:
         try:
             return response.json()
         except ValueError as error:
-            raise EngineError(FaultKind.generation_failed, f"{self.url}{path}: no JSON ({error})") from error
+            page = page_in(response.text)
+            raise EngineError(
+                FaultKind.generation_failed,
+                f"{self.url}{path}: {f'{page}, no JSON' if page else f'no JSON ({error})'}",
+                remedy=OTHER_ADDRESS if page else "",
+            ) from error
 
     @property
     def ends(self) -> frozenset[tuple[str, int]]:
@@ -198,10 +206,14 @@ class Client:
                 if reply.first_byte_ns is None:
                     reply.first_byte_ns = clock()
                 if not answer.done:  # then only the end is waited for, so that the server sees no hang-up
-                    yield from ticks(parser.feed(chunk), reply, clock, watchdog)
+                    events = parser.feed(chunk)
+                    reply.recognise(chunk, seen=bool(events or parser.comments))
+                    yield from ticks(events, reply, clock, watchdog)
                     watchdog.ending(answer)
             if watchdog.fault is None:  # else the end is our own doing, and what is pending is no event
-                yield from ticks(parser.close(), reply, clock, watchdog)
+                events = parser.close()
+                reply.recognise(b"", seen=bool(events or parser.comments))
+                yield from ticks(events, reply, clock, watchdog)
 
     def _require_stream(self, response: "httpx.Response") -> None:
         """A status of 200 and an event stream.
@@ -209,28 +221,29 @@ class Client:
         Raises:
             EngineError: else, with what the server said.
         """
-        kind = response.headers.get("content-type", "")
+        kind = response.headers.get("content-type", "").lower()
         encoding = response.headers.get("content-encoding", "identity")
-        if response.status_code == httpx.codes.OK and "json" not in kind and encoding == "identity":
+        whole = ("json" in kind and "json-seq" not in kind and "ndjson" not in kind) or "html" in kind
+        if response.status_code == httpx.codes.OK and not whole and encoding == "identity":
             return
-        text = _held(response, self.url).decode("utf-8", errors="replace").strip()
-        text = mask(text)  # before it is cut: half a key is a key that nobody finds
-        said = _said(text)
-        if response.is_redirect:
-            where = mask(response.headers.get("location", ""))[:_SHOWN]
-            said = f"it redirects to {where}; no redirect is followed: write the address that answers into engine.url"
+        body = _held(response, self.url)
         if response.status_code != httpx.codes.OK:
-            raise StatusError(self.url, response.status_code, said)
+            raise StatusError(self.url, response.status_code, _refusal(response, _masked(body)))
         if encoding != "identity":
             raise EngineError(
                 FaultKind.generation_failed, f"{self.url} sends {encoding}, although the request refused compression"
             )
-        if said != text[:_SHOWN]:  # an error after HTTP 200, without a stream
-            raise EngineError(kind_of(said, FaultKind.generation_failed), f"{self.url} reported an error: {said}")
-        raise EngineError(
-            FaultKind.generation_failed,
-            f"{self.url} answered in one piece: no token has a time",
-            remedy="use a server that streams",
+        raise self._no_stream(body)
+
+    def _no_stream(self, body: bytes) -> EngineError:
+        """The error for a body, with status 200, that is not an event stream."""
+        text = _masked(body)
+        if (reported := _error_in(text)) is not None:
+            kind = kind_of(reported, FaultKind.generation_failed)
+            return EngineError(kind, f"{self.url} reported an error: {reported[:_SHOWN]}")
+        found, remedy = describe(text)
+        return EngineError(
+            FaultKind.generation_failed, f"{self.url} answered without an event stream: it sent {found}", remedy=remedy
         )
 
 
@@ -273,13 +286,26 @@ def _held(response: "httpx.Response", where: str) -> bytes:
     return bytes(held)
 
 
-def _said(text: str) -> str:
+def _masked(body: bytes) -> str:
+    """The text of a body. It is masked before it is cut: half a key is a key that nobody finds."""
+    return mask(body.decode("utf-8", errors="replace").strip())
+
+
+def _refusal(response: "httpx.Response", text: str) -> str:
+    """What a server says beside a status other than 200, in one line."""
+    if response.is_redirect:
+        where = mask(response.headers.get("location", ""))[:_SHOWN]
+        return f"it redirects to {where}; no redirect is followed: write the address that answers into engine.url"
+    return (_error_in(text) or page_in(text) or " ".join(text.split()))[:_SHOWN]
+
+
+def _error_in(text: str) -> str | None:
+    """The error that a JSON body reports; None if it reports none or is no JSON."""
     try:
         body = read_json(text)
     except ValueError:
-        return " ".join(text.split())[:_SHOWN]
-    found = error_in(body) if isinstance(body, dict) else None
-    return (found or text)[:_SHOWN]
+        return None
+    return error_in(body) if isinstance(body, dict) else None
 
 
 def _words(error: Exception) -> str:

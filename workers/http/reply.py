@@ -1,7 +1,7 @@
 """One streamed answer with its stamps. No I/O."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from workers.http.answer import Answer
 from workers.http.sse import Event, SseError
@@ -9,6 +9,7 @@ from workers.http.watchdog import Watchdog
 from workers.stopwatch import Clock
 
 MAX_STREAM_BYTES = 128 * 2**20  # 100,000 tokens of a wordy server take about 40 MB
+_MAX_HEAD_BYTES = 2**20
 
 
 @dataclass(slots=True)
@@ -17,12 +18,22 @@ class Reply:
 
     Attributes:
         started_ns, first_byte_ns, first_visible_ns: by the clock that the caller gave; None: it never came.
+        recognised: an event or a comment has come: the body is an event stream.
+        head: the start of the body as long as it is not recognised, to name what it is.
     """
 
     answer: Answer
     started_ns: int = 0
     first_byte_ns: int | None = None
     first_visible_ns: int | None = None
+    recognised: bool = False
+    head: bytearray = field(default_factory=bytearray)
+
+    def recognise(self, chunk: bytes, *, seen: bool) -> None:
+        """Take a chunk of the body; `seen` states whether an event or a comment has come so far."""
+        self.recognised |= seen
+        if not self.recognised and len(self.head) < _MAX_HEAD_BYTES:
+            self.head += chunk
 
     def since_start_us(self, stamp_ns: int | None) -> int | None:
         """A stamp of this reply in microseconds since its start."""

@@ -294,6 +294,50 @@ def test_an_answer_in_one_piece_has_no_token_times(serve: Callable[..., Server])
     assert "no such model" in str(failed(serve([head, b'   {"error":{"message":"no such model"}}'])))
 
 
+PORTAL = (
+    b"<!DOCTYPE html>\n<html><head><title>Sign in to\n Caf&eacute; Wi-Fi</title></head><body>data: x</body></html>\n"
+)
+PIECE = b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "words"),
+    [
+        ("text/html; charset=utf-8", PORTAL, "it sent a web page ('Sign in to Caf&eacute; Wi-Fi')"),
+        ("text/event-stream", PORTAL, "it sent a web page ('Sign in to Caf&eacute; Wi-Fi')"),
+        ("text/html", b"<html><body><h1>504 Gateway</h1></body></html>", "it sent a web page ('504 Gateway')"),
+        ("TEXT/HTML", b"<?xml version='1.0'?><!-- x -->\n<html>", "it sent a web page"),
+        ("text/event-stream", PIECE, "it sent its answer in one piece"),
+        ("application/json", PIECE, "it sent its answer in one piece"),
+        ("text/plain", b'{"error":{"message":"no such model"}}', "reported an error: no such model"),
+        ("application/x-ndjson", PIECE + b"\n" + PIECE + b"\n", "it sent lines of JSON instead of server-sent events"),
+        ("text/event-stream", b"upstream unavailable", "it sent text that starts with 'upstream unavailable'"),
+        ("text/html", b"", "it sent an empty body"),
+    ],
+)
+def test_a_body_that_is_no_stream_is_named(serve: Callable[..., Server], kind: str, body: bytes, words: str) -> None:
+    error = str(failed(serve([HEAD.replace(b"text/event-stream", kind.encode()), body])))
+    assert words in error
+    assert "cut short" not in error
+
+
+def test_a_stream_that_breaks_off_is_cut_short(serve: Callable[..., Server]) -> None:
+    for body in (b"", b"\n \n", b": hello\n\n", piece(role="assistant"), b'data: {"choices": []}'):
+        assert "cut short" in str(failed(serve([HEAD, body])))
+
+
+def test_a_page_instead_of_an_answer_or_an_error_is_named_by_its_title(serve: Callable[..., Server]) -> None:
+    page = b"Content-Type: text/html\r\nConnection: close\r\n\r\n<html><title>502 Bad Gateway</title><body>nginx</body>"
+    assert str(failed(serve([b"HTTP/1.1 502 Bad Gateway\r\n" + page]))).endswith(
+        "HTTP 502: a web page ('502 Bad Gateway')"
+    )
+    with (
+        Client(serve([b"HTTP/1.1 200 OK\r\n" + page]).url) as client,
+        pytest.raises(EngineError, match=r"/v1/models: a web page \('502 Bad Gateway'\), no JSON"),
+    ):
+        client.get_json("/v1/models")
+
+
 def test_a_compressed_answer_is_refused(serve: Callable[..., Server]) -> None:
     head = HEAD.replace(b"Connection", b"Content-Encoding: gzip\r\nConnection")
     assert "sends gzip" in str(failed(serve([head, b"\x1f\x8b"])))
