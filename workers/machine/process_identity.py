@@ -6,8 +6,10 @@ Either means something within one boot only, so whoever stores it stores the boo
 """
 
 import math
+import os
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import psutil
 
@@ -102,6 +104,18 @@ def port_of(process: psutil.Process) -> int | None:
     except PROCESS_FAULTS:
         return None
     return int(mark) if mark.isdigit() else None
+
+
+def shares_pids(pid: int) -> bool:
+    """Return whether a process counts pids as this one does. One in a container has a PID namespace of its own: the
+    owner that its mark names may live, although no process here bears that pid."""
+    try:
+        theirs, ours = Path(f"/proc/{pid}/ns/pid").stat(), Path("/proc/self/ns/pid").stat()
+    except FileNotFoundError:  # no Linux, or it has ended
+        return True
+    except OSError:
+        return False
+    return os.path.samestat(theirs, ours)
 
 
 def owner_mark() -> str:

@@ -1,8 +1,9 @@
 """Processes that outlived their run: those that are surely ours are ended, those that only look like it reported.
 
 Surely ours is a process whose (pid, start time) a journal holds, or that carries our mark in its environment; both
-survive a change of its title. Nothing else is ever signalled: a listener on a port of ours, a process in a dead
-worker's session or a large abandoned process of our interpreter is reported for a person to decide.
+survive a change of its title. A mark names its owner's pid, so it proves nothing about a process in a container, whose
+pids are not ours. Nothing else is ever signalled: a listener on a port of ours, a process in a dead worker's session or
+a large abandoned process of our interpreter is reported for a person to decide.
 """
 
 import os
@@ -20,6 +21,7 @@ from workers.machine.process_identity import (
     marks_orphan,
     owner_mark,
     same_start,
+    shares_pids,
     started_s,
     this_boot,
 )
@@ -156,7 +158,7 @@ class _Rules:
         """True if the process belongs to a live run."""
         mark = _mark(process)
         if mark.get(OWNER_MARK):
-            return not marks_orphan(mark[OWNER_MARK])
+            return not (shares_pids(process.pid) and marks_orphan(mark[OWNER_MARK]))
         return any(process.pid == entry.pid and not is_orphaned(entry) for entry in self.entries)
 
 
@@ -178,7 +180,7 @@ def _orphan(process: psutil.Process, journaled: Mapping[int, Spawned], strays: _
     if entry is not None:
         return _described(process, run_id=entry.run_id, arm=entry.arm, proof="journal")
     mark = _mark(process)
-    if OWNER_MARK in mark and (marks_orphan(mark[OWNER_MARK]) or strays.hold(mark)):
+    if OWNER_MARK in mark and shares_pids(process.pid) and (marks_orphan(mark[OWNER_MARK]) or strays.hold(mark)):
         run_id, arm = mark.get("INTERLACE_RUN", "unknown"), mark.get("INTERLACE_ARM", "unknown")
         return _described(process, run_id=run_id, arm=arm, proof="mark")
     return None

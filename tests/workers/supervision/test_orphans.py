@@ -1,6 +1,7 @@
 """Processes that outlive their run: found whatever they call themselves, ended only when they are proven to be ours."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -272,6 +273,31 @@ def test_a_leftover_of_this_run_is_one_of_its_own_owner_whose_arm_is_not_in_use(
         assert found({"used"}) == {stray.pid}
         assert found(set()) == {stray.pid, used.pid}
         assert found(None) == set()
+
+
+INNER = """
+import os, subprocess, sys
+from workers.machine.process_identity import OWNER_MARK, owner_mark
+child = subprocess.Popen(["sleep", "600"], env={OWNER_MARK: owner_mark(), "INTERLACE_ARM": "a"})
+print(os.getpid(), flush=True)
+sys.stdin.read()
+child.kill()
+"""
+
+
+def test_a_live_worker_in_a_container_is_no_orphan(tmp_path: Path) -> None:
+    """Its owner's pid means something in the container alone; outside, nobody or another process bears it."""
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", INNER]
+    if not shutil.which("unshare") or subprocess.run([*command[:4], "true"], capture_output=True).returncode:
+        pytest.skip("needs a PID namespace of its own")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as container:
+        assert container.stdout is not None
+        container.stdout.readline()
+        inside = {each.pid for each in psutil.Process(container.pid).children(recursive=True)}
+        found = find_leftovers(tmp_path / "journal", large_bytes=LARGE)
+        container.communicate()
+    assert len(inside) == 2
+    assert not inside & {each.pid for each in (*found.orphans, *found.suspects)}
 
 
 def test_a_process_is_in_a_workers_session_only_if_it_is_the_younger_one(tmp_path: Path) -> None:
