@@ -157,6 +157,19 @@ class WorkloadConfig:
 
 
 @dataclass
+class EnvironmentConfig:
+    """The packages that an arm runs with. Those named are installed; all others stay at this environment's versions."""
+
+    name: str = setting(MISSING, "The option's name.")
+    packages: list[str] = setting(
+        [],
+        "What pip accepts: mlx-lm==0.31.3, a wheel, a folder with a source tree, git+URL. None: this environment.",
+    )
+    python: str | None = setting(None, "Python version or interpreter, such as 3.12. null: this environment's.")
+    newest: bool = setting(False, "Take the newest releases of the packages that the arm's engine runs.")
+
+
+@dataclass
 class DeadlineConfig:
     """The times after which a worker is considered stuck, in seconds."""
 
@@ -354,6 +367,7 @@ class RootConfig:
     engine: EngineConfig = MISSING
     workload: WorkloadConfig = MISSING
     sampling: Sampling = MISSING
+    environment: EnvironmentConfig = MISSING
     design: DesignConfig = MISSING
     gate: GateConfig = MISSING
     db: DbConfig = MISSING

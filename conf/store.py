@@ -13,6 +13,7 @@ GROUP_SCHEMAS: dict[str, type[Any]] = {
     "engine": schema.EngineConfig,
     "workload": schema.WorkloadConfig,
     "sampling": Sampling,
+    "environment": schema.EnvironmentConfig,
     "design": schema.DesignConfig,
     "gate": schema.GateConfig,
     "sweep": schema.SweepConfig,

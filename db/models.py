@@ -3,6 +3,7 @@
     experiment ─< run ─< arm >─ checkpoint (and draft)
                   run ─< round ─< trial ─< generation ─< evidence
                   run ─< trial >─ arm, environment;   trial ─< telemetry
+                  run ─< locked_package
                   run ─< audit ─< comparison
     run ─< queue_entry;   run ─< divergence;   run ─< pass_time
     host ─< run
@@ -206,6 +207,7 @@ class Arm(Base):
     planned_weights_bytes: Mapped[int | None]  # the memory plan's weights, draft included
     footprint_bytes: Mapped[int | None]  # of the worker's process after loading
     memory_note: Mapped[str | None]  # how the measured memory differs from the plan
+    environment: Mapped[str | None]  # the declared environment's name; NULL: the one that interlace ran in
     __table_args__ = (
         UniqueConstraint("run_id", "name"),
         _one_of("state", "active", "dropped"),
@@ -214,6 +216,24 @@ class Arm(Base):
         Index(None, "name"),
         Index(None, "checkpoint_id"),
     )
+
+
+class LockedPackage(Base):
+    """A package of an environment that a run's arms declare, exactly: enough to install the same again."""
+
+    __tablename__ = "locked_package"
+    id: Mapped[str] = _id()
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    environment: Mapped[str]  # as `arm.environment` names it
+    python: Mapped[str]  # the environment's Python version
+    name: Mapped[str]
+    version: Mapped[str | None]  # NULL: known only where it is built from source
+    file: Mapped[str | None]  # on the package index; NULL: a source tree or a repository
+    sha256: Mapped[str | None]  # of the file or of the tree's content; NULL: a repository, whose commit is in source
+    tag: Mapped[str | None]  # of the wheel; NULL: built from source
+    source: Mapped[str | None]  # where it came from; NULL: the package index
+    is_named: Mapped[bool]  # the environment names it: what is compared
+    __table_args__ = (UniqueConstraint("run_id", "environment", "name"), Index(None, "name", "version"))
 
 
 class Round(Base):

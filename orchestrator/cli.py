@@ -29,6 +29,7 @@ SUMMARIES = {  # the first sentence of each command's help
     "db": "The database itself.",
     "doctor": "Show what this machine can run and record, and why a reading is missing.",
     "engine": "Engines and their settings: list, show.",
+    "environment": "Environments that arms declare: list, show, remove.",
     "explore": "Open the database in the browser, read-only, on this machine only.",
     "history": "Show each configuration over time, and what changed when its speed did.",
     "plan": "Show what would run: arms, rounds, order, memory, duration.",

@@ -7,7 +7,7 @@ pure function of it (`orchestrator.schedule`).
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from db.json_guard import read_json
@@ -39,13 +39,48 @@ class Arm:
     engine: dict[str, Any]  # conf.schema.EngineConfig or one of its kinds, with `_target_`, resolved
     sampling: dict[str, Any]
     draft: dict[str, Any] | None  # the drafting checkpoint's configuration
+    environment: dict[str, Any] | None = None  # conf.schema.EnvironmentConfig; None: the one that interlace runs in
 
     @property
     def config_sha256(self) -> str:
-        """Hash of the resolved configuration, its name left out."""
-        return sha256_of(
-            {"checkpoint": self.checkpoint, "engine": self.engine, "sampling": self.sampling, "draft": self.draft}
-        )
+        """Hash of the resolved configuration, its name left out.
+
+        Of an environment it holds what was asked for, not its lock: arms of one question are one series over time.
+        """
+        parts = {"checkpoint": self.checkpoint, "engine": self.engine, "sampling": self.sampling, "draft": self.draft}
+        if self.environment is not None:
+            parts["environment"] = {key: value for key, value in self.environment.items() if key != "name"}
+        return sha256_of(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedPackage:
+    """One package of a locked environment. What comes from the index is named by its file, never by an address."""
+
+    name: str  # normalised
+    version: str | None  # None: a source tree or a repository tells it when it is built
+    file: str | None = None  # the file's name on the index
+    sha256: str | None = None  # of the file, or of a source tree's content; None: a repository, named by its commit
+    tag: str | None = None  # of the wheel, such as py3-none-any; None: built from source here
+    source: str | None = None  # the path of a wheel or a source tree, or git+URL@COMMIT; None: the index
+    named: bool = False  # the environment names it, so that its version is what an arm declares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """Everything that an environment holds, exactly: it can be built again from this alone."""
+
+    environment: str  # its name, as the arms have it
+    python: str  # the version in full
+    interpreter: str | None = None  # the one that was asked for; None: this environment's
+    packages: tuple[LockedPackage, ...]
+    moved: tuple[str, ...] = ()  # packages that nobody named and that had to move: "numpy 2.4.6 -> 2.3.1"
+
+    @property
+    def sha256(self) -> str:
+        """Identity of what is installed, whatever the environment is called."""
+        packages = [replace(package, named=False) for package in self.packages]
+        return sha256_of([self.python, self.interpreter, [asdict(package) for package in packages]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +193,17 @@ class Plan:
     prompts: tuple[Prompt, ...]
     design: Design
     gate: Gate
+    locks: tuple[Lock, ...] = ()  # one per environment that the arms name; none yet where it was not resolved
     notes: tuple[str, ...] = ()  # what composing decided for the user: merged arms, settings that did not apply
 
     @property
     def sha256(self) -> str:
         return sha256_of(asdict(self))
+
+    def lock_of(self, arm: Arm) -> Lock | None:
+        """The lock of the arm's environment. None: it runs in this one, or its environment is not resolved yet."""
+        name = None if arm.environment is None else arm.environment["name"]
+        return next((lock for lock in self.locks if lock.environment == name), None)
 
     @property
     def workload_sha256(self) -> str:
@@ -242,3 +283,16 @@ def _check_arm(arm: Arm) -> None:
         raise ValueError(f"plan: {where} has a temperature that is not a number")
     if not isinstance(arm.engine.get("environment") or {}, dict):
         raise ValueError(f"plan: {where} has an environment that is not an object")
+    _check_environment(arm.environment, where)
+
+
+def _check_environment(environment: dict[str, Any] | None, where: str) -> None:
+    if environment is None:
+        return
+    packages = environment.get("packages")
+    if not isinstance(environment.get("name"), str):
+        raise ValueError(f"plan: {where} has an environment without a name")
+    if not (isinstance(packages, list) and all(isinstance(each, str) for each in packages)):
+        raise ValueError(f"plan: {where} has an environment whose packages are not a list of texts")
+    if not isinstance(environment.get("python"), str | None):
+        raise ValueError(f"plan: {where} has an environment whose python is not text")

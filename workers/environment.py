@@ -11,6 +11,7 @@ from pathlib import Path
 
 from workers.errors import EngineError, FaultKind
 
+PACKAGES_MARK = "INTERLACE_PACKAGES"  # further distributions whose versions a worker records, separated by commas
 VERSION_MARK = "INTERLACE_VERSION"  # the parent's, for an interpreter that has no interlace installed
 # Everything whose version can change a speed, or what is recorded of it.
 DISTRIBUTIONS = (
@@ -34,6 +35,8 @@ DISTRIBUTIONS = (
     "httpx",
     "psutil",
 )
+# What a worker of another environment needs beside its engine's packages: `workers` itself is run from where it lies.
+WORKER_PACKAGES = ("httpx", "huggingface-hub", "numpy", "platformdirs", "psutil", "safetensors", "tokenizers")
 # By module: the distribution that has it, and interlace's extra that brings it (empty: it comes with interlace).
 _PACKAGES = {
     "mlx": ("mlx", ""),
@@ -50,9 +53,15 @@ _PACKAGES = {
 METAL_BUILD = "mlx-metal build"
 
 
+def recorded() -> tuple[str, ...]:
+    """The distributions whose versions are recorded: those of `DISTRIBUTIONS` and those that the run asks for."""
+    asked = os.environ.get(PACKAGES_MARK, "").split(",")
+    return tuple(dict.fromkeys([*DISTRIBUTIONS, *(name for name in asked if name)]))
+
+
 def versions() -> dict[str, str | None]:
     """The installed versions, by distribution; None: not installed. On a Mac also the build of MLX's Metal kernels."""
-    found = {name: installed(name) for name in DISTRIBUTIONS}
+    found = {name: installed(name) for name in recorded()}
     return found if found["mlx-metal"] is None else found | {METAL_BUILD: wheel_tag("mlx-metal")}
 
 

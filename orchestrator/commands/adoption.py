@@ -14,10 +14,12 @@ from db.escaping import shown_line
 from db.session import database_url, open_existing
 from orchestrator.commands.planned_run import Planned
 from orchestrator.commands.stored_runs import named_run
+from orchestrator.environments.planned import ready
 from orchestrator.errors import InputError
 from orchestrator.plan import Plan
 from orchestrator.planning.disclosure import disclosure
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
+from orchestrator.running.preflight import warn
 from orchestrator.running.provenance import agree, origin_in_words, plan_to_adopt, plan_to_agree_to
 from orchestrator.running.stored import log_folder
 
@@ -41,6 +43,7 @@ def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed:
     plan = replace(plan, notes=(*plan.notes, f"the plan of run {run_id}, {origin}"))
     weights = find_weights(plan)
     refuse_what_does_not_fit(plan)
+    ready(plan, warn)
     return Planned(plan=plan, weights=weights, url=chosen)
 
 

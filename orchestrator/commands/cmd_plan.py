@@ -14,18 +14,20 @@ from orchestrator.commands import options
 def command(overrides: tuple[str, ...], config_dir: Path | None, *, as_json: bool) -> None:
     """Show what would run: arms, rounds, order, memory, duration. Runs nothing."""
     from orchestrator.configuration.compose import make_plan
+    from orchestrator.environments.planned import looked_up
     from orchestrator.plan import dump
     from orchestrator.views.machine_lines import machine_lines, noise_here
 
     composed = make_plan(overrides, config_dir=config_dir, noise_of=noise_here)
+    plan = looked_up(composed.plan)
     if as_json:
-        sys.stdout.write(dump(composed.plan) + "\n")
+        sys.stdout.write(dump(plan) + "\n")
         return
     from db.session import database_url
     from orchestrator.schedule import build_schedule
     from orchestrator.views.plan_view import print_plan
     from orchestrator.views.terminal import console
 
-    schedule = build_schedule(composed.plan)
-    lines = machine_lines(composed.plan, schedule, url=database_url(composed.db_url))
-    print_plan(composed.plan, schedule, console(), extra=lines)
+    schedule = build_schedule(plan)
+    lines = machine_lines(plan, schedule, url=database_url(composed.db_url))
+    print_plan(plan, schedule, console(), extra=lines)

@@ -12,9 +12,11 @@ from db import queue
 from db.engine import Database
 from db.session import database_path, database_url, open_database
 from orchestrator.configuration.compose import make_plan
+from orchestrator.environments.planned import made
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
 from orchestrator.planning.weights import ArmWeights, find_weights, refuse_what_does_not_fit
+from orchestrator.running.preflight import warn
 from orchestrator.running.recorder import create_run
 from orchestrator.schedule import build_schedule
 from orchestrator.views.machine_lines import machine_lines, noise_here
@@ -38,16 +40,17 @@ class Planned:
 
 
 def compose_run(overrides: Sequence[str], *, config_dir: Path | None) -> Planned:
-    """Compose and freeze a plan; nothing is stored.
+    """Compose and freeze a plan, and build the environments that it names; nothing is stored.
 
     Raises:
         InputError: the plan is not valid, or a checkpoint does not exist.
-        RefusedError: it does not fit into this machine's memory.
+        RefusedError: it does not fit into this machine's memory, or an environment cannot be built.
     """
     composed = make_plan(overrides, config_dir=config_dir, noise_of=noise_here)
     weights = find_weights(composed.plan)
     refuse_what_does_not_fit(composed.plan)
-    return Planned(plan=composed.plan, weights=weights, url=database_url(composed.db_url))
+    plan = made(composed.plan, warn)
+    return Planned(plan=plan, weights=weights, url=database_url(composed.db_url))
 
 
 def store_run(planned: Planned, *, quiet: bool) -> tuple[Database, str]:

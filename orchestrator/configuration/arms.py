@@ -13,14 +13,17 @@ from conf import schema
 from conf.store import setting_names
 from orchestrator.configuration.checks import all_settings, engines_with, has_key
 from orchestrator.configuration.engines import is_simulated, unusable_engines
+from orchestrator.configuration.environments import distinct_environments, environment_of
 from orchestrator.configuration.groups import Part, Parts
 from orchestrator.configuration.names import name_arms
 from orchestrator.configuration.overrides import Setting, nearest, suggest
 from orchestrator.configuration.sources import interpreter, usable
+from orchestrator.environments.requirements import is_package
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, canonical_json
 
-ARM_GROUPS = ("checkpoint", "engine", "sampling")
+ARM_GROUPS = ("checkpoint", "engine", "sampling", "environment")
+_NAMED_GROUPS = tuple(group for group in ARM_GROUPS if group != "environment")  # whose values are options' names only
 MOST_ARMS = 10_000
 
 Chosen = tuple[Setting, Any]  # a setting and the one of its values that a combination takes
@@ -41,6 +44,7 @@ class _Values:
     checkpoint: dict[str, Any]
     engine: dict[str, Any]
     sampling: dict[str, Any]
+    environment: dict[str, Any]
     draft: str | None  # the drafting checkpoint's option
     ignored: tuple[str, ...]  # settings that the engine does not have
 
@@ -80,15 +84,32 @@ def build_arms(
     drafts = {values.draft for values in resolved if values.draft is not None}
     parts.load(("checkpoint", draft) for draft in sorted(drafts))
     arms, notes = _merge([_arm(values, parts) for values in resolved], resolved)
-    return name_arms(arms), notes
+    return name_arms(distinct_environments(arms)), notes
 
 
 def _load_mentioned(products: Sequence[Sequence[Setting]], defaults: Mapping[str, str], parts: Parts) -> None:
     mentioned: list[Part] = [(group, defaults[group]) for group in ARM_GROUPS]
     for setting in itertools.chain.from_iterable(products):
         if setting.key in ARM_GROUPS:
-            mentioned += [(setting.key, checked_option(setting, value, parts)) for value in setting.values]
+            mentioned += [(setting.key, _option(setting, value, parts)) for value in setting.values]
     parts.load([*mentioned, ("checkpoint", "simulated")])
+
+
+def _option(setting: Setting, value: Any, parts: Parts) -> str:
+    """The option that a setting of an arm's group names; packages are an environment of their own."""
+    if setting.key == "environment" and not _is_option(value, parts):
+        packages = value if isinstance(value, list) else [value]
+        if isinstance(value, list) or (isinstance(value, str) and is_package(value)):
+            return parts.define(("environment", _packages_key(value)), {"packages": [str(each) for each in packages]})
+    return checked_option(setting, value, parts)
+
+
+def _is_option(value: Any, parts: Parts) -> bool:
+    return isinstance(value, str) and value in parts.options("environment")
+
+
+def _packages_key(value: Any) -> str:
+    return value if isinstance(value, str) else canonical_json(value)
 
 
 def checked_option(setting: Setting, value: Any, parts: Parts) -> str:
@@ -102,7 +123,8 @@ def checked_option(setting: Setting, value: Any, parts: Parts) -> str:
     if option not in options:
         if setting.key == "engine" and option in unusable_engines():
             raise InputError(f"{setting.where}: engine {option} cannot be used: {unusable_engines()[option]}")
-        raise InputError(f"{setting.where}: no {setting.key} is named {option!r}; {suggest(option, options)}")
+        package = "; a package needs its version, as in mlx-lm==0.31.3" if setting.key == "environment" else ""
+        raise InputError(f"{setting.where}: no {setting.key} is named {option!r}; {suggest(option, options)}{package}")
     return option
 
 
@@ -115,7 +137,8 @@ def _combine(product: Sequence[Setting], defaults: Mapping[str, str], parts: Par
         raise InputError(f"{sizes} = {count} arms; at most {MOST_ARMS} fit one run: sweep less")
     for values in itertools.product(*(setting.values for setting in product)):
         pairs = list(zip(product, values, strict=True))
-        chosen = {setting.key: str(value) for setting, value in pairs if setting.key in ARM_GROUPS}
+        chosen = {setting.key: _packages_key(value) for setting, value in pairs if setting.key == "environment"}
+        chosen |= {setting.key: str(value) for setting, value in pairs if setting.key in _NAMED_GROUPS}
         options = {group: chosen.get(group, defaults[group]) for group in ARM_GROUPS}
         if "checkpoint" not in chosen and is_simulated(parts.schema(("engine", options["engine"]))):
             options["checkpoint"] = "simulated"  # the default checkpoint's name would claim a model that never ran
@@ -177,6 +200,14 @@ def _resolve(combination: Combination, parts: Parts) -> _Values:
     draft = _draft(values["engine"], values["checkpoint"], engine_schema, parts)
     given = {setting.key: setting for setting, _ in by_group["checkpoint"] + by_group["engine"]}
     values["engine"] = interpreter(values["engine"], part=engine_part, parts=parts, given=given)
+    environment_part = ("environment", combination.options["environment"])
+    values["environment"] = environment_of(
+        values["environment"],
+        part=environment_part,
+        parts=parts,
+        given=by_group["environment"],
+        engine=values["engine"],
+    )
     values["checkpoint"] = usable(values["checkpoint"], part=part, parts=parts, given=given, engine=engine_schema)
     return _Values(**values, draft=draft, ignored=tuple(ignored))
 
@@ -211,7 +242,14 @@ def _arm(values: _Values, parts: Parts) -> Arm:
         draft = usable(
             parts.values(part) | {"draft": None}, part=part, parts=parts, given={}, engine=schema.EngineConfig
         )
-    return Arm(name="", checkpoint=values.checkpoint, engine=values.engine, sampling=values.sampling, draft=draft)
+    return Arm(
+        name="",
+        checkpoint=values.checkpoint,
+        engine=values.engine,
+        sampling=values.sampling,
+        draft=draft,
+        environment=values.environment or None,
+    )
 
 
 def _merge(arms: Sequence[Arm], resolved: Sequence[_Values]) -> tuple[list[Arm], list[str]]:
@@ -220,7 +258,7 @@ def _merge(arms: Sequence[Arm], resolved: Sequence[_Values]) -> tuple[list[Arm],
     merged: dict[str, _Merged] = {}
     repeated = 0
     for arm, values in zip(arms, resolved, strict=True):
-        key = canonical_json([arm.checkpoint, arm.engine, arm.sampling, arm.draft])
+        key = canonical_json([arm.checkpoint, arm.engine, arm.sampling, arm.draft, arm.environment])
         repeated += key in distinct and not values.ignored
         distinct.setdefault(key, arm)
         if values.ignored:

@@ -37,6 +37,7 @@ class EngineKind:
         schema: what Hydra checks its settings against.
         meaning: what it is, in a sentence or two.
         package: the distribution that brings it; None: interlace.
+        follows_environment: whether an environment that an arm declares applies to it.
     """
 
     name: str
@@ -45,6 +46,7 @@ class EngineKind:
     settings: type[EngineSettings]
     meaning: str
     package: str | None = None
+    follows_environment: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ def kind_of(name: str, target: str, *, package: str | None = None) -> EngineKind
         settings=engine.settings_kind,
         meaning=_meaning(engine),
         package=package,
+        follows_environment=engine.follows_environment,
     )
 
 

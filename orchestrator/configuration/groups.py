@@ -64,10 +64,28 @@ class Parts:
             self._options[group] = sorted({*found, *brought})
         return self._options[group]
 
+    def define(self, part: Part, values: Mapping[str, Any]) -> str:
+        """Add an option that has no file, as the override line describes it; returns its name.
+
+        Raises:
+            InputError: see `load`.
+        """
+        if part not in self._nodes:
+            self._nodes[part] = self._typed(part, OmegaConf.create(dict(values)))
+        return part[1]
+
     def file(self, part: Part) -> Path:
         """The YAML file of an option that exists; of an engine that a package brings, where that is declared."""
         files = self._files(part)
-        return files[0] if files else Path(f"entry point {part[1]} of {engine_kinds()[part[1]].package}")
+        if files or part[0] != "engine":
+            return files[0] if files else Path(f"{part[0]}={part[1]}")
+        return Path(f"entry point {part[1]} of {engine_kinds()[part[1]].package}")
+
+    def folder_of(self, part: Part) -> Path | None:
+        """The configuration folder in which an option's file lies; None: it has no file."""
+        return next(
+            (folder for folder in self._dirs if self._files(part) and self.file(part).is_relative_to(folder)), None
+        )
 
     def _files(self, part: Part) -> list[Path]:
         files = (folder / part[0] / f"{part[1]}.yaml" for folder in self._dirs)
@@ -93,6 +111,7 @@ class Parts:
         """The options chosen by default, by group, and the values of the root's own keys."""
         config = self._compose("interlace_root", [])
         choices = {group: option for group, option in config.hydra.runtime.choices.items() if group in GROUP_SCHEMAS}
+        choices.setdefault("environment", "current")  # a user's own config.yaml may be older than the group
         if absent := [group for group in PLAN_GROUPS if group not in choices and group != "sweep"]:
             raise InputError(f"{self._dirs[0] / 'config.yaml'}: its defaults list names no {', no '.join(absent)}")
         return choices, {key: config.get(key) for key in ("control", "experiment")}

@@ -23,7 +23,7 @@ Shown = dict[str, dict[str, str]]  # by key that differs: by value (its repr), h
 
 
 def name_arms(arms: Sequence[Arm]) -> tuple[Arm, ...]:
-    """The arms with their names: checkpoint, engine, sampling and settings, as far as they differ.
+    """The arms with their names: checkpoint, engine, sampling, settings and environment, as far as they differ.
 
     The first arm's engine goes without saying where the checkpoint is said.
     """
@@ -60,6 +60,7 @@ def _tokens(arms: Sequence[Arm]) -> Iterator[list[str]]:
     samplings = _differing(arms, lambda arm: arm.sampling, lambda arm: arm.sampling["name"])
     drafts = _differing(arms, _draft, lambda arm: (arm.engine["name"], arm.checkpoint["name"]))
     many = {part: len({_value(arm, part)["name"] for arm in arms}) > 1 for part in ("checkpoint", "engine", "sampling")}
+    several_environments = len({environment_name(arm) for arm in arms}) > 1
     plain = arms[0].engine["name"]
     for arm in arms:
         engine = arm.engine["name"]
@@ -72,7 +73,14 @@ def _tokens(arms: Sequence[Arm]) -> Iterator[list[str]]:
         if many["sampling"]:
             tokens.append(arm.sampling["name"])
         tokens += _settings(arm.sampling, samplings[arm.sampling["name"]])
+        if several_environments:
+            tokens.append(environment_name(arm))
         yield [_safe(token) for token in tokens]
+
+
+def environment_name(arm: Arm) -> str:
+    """What an arm runs in: its environment's name, `current` for the one that interlace runs in."""
+    return "current" if arm.environment is None else str(arm.environment["name"])
 
 
 def _value(arm: Arm, part: str) -> dict[str, Any]:

@@ -27,6 +27,8 @@ COMMAND_LINE = "the command line"
 
 # Taken literally: an arm's name contains spaces and equal signs, which the grammar would want quoted.
 _TEXT_KEY = "control"
+# Takes requirements, whose signs of comparison the grammar would want quoted; a shell removes the quotes.
+_PACKAGE_KEY = "environment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,7 @@ def _parse_line(line: str, origin: str, options_of: OptionsOf) -> Setting:
     key, equals, text = line.partition("=")
     if equals and key == _TEXT_KEY:
         return Setting(key=key, values=(_unquoted(text),), line=line, origin=origin)
-    override = _parsed(line, options_of)
+    override = _parsed(f"{key}={quoted_packages(text)}" if key == _PACKAGE_KEY else line, options_of)
     probe = Setting(key=override.key_or_group, values=(), line=line, origin=origin)
     _check_form(override, probe)
     values = tuple(_values(override, probe))
@@ -108,6 +110,22 @@ def _parse_line(line: str, origin: str, options_of: OptionsOf) -> Setting:
             f"and a glob has to match; {key} has {', '.join(options_of(key)) or 'no options'}"
         )
     return Setting(key=probe.key, values=values, line=line, origin=origin)
+
+
+def quoted_packages(text: str) -> str:
+    """A sweep's text with quotes around each requirement: mlx-lm==0.31.0,mlx-lm>=0.31,<0.32 has two.
+
+    Texts with quotes or lists in them are left alone.
+    """
+    if not re.search(r"[=<>~!]", text) or re.search(r"""['"]|^\[|,\s*\[""", text):
+        return text
+    parts: list[str] = []
+    for piece in text.split(","):
+        if parts and re.match(r"\s*[<>=~!]", piece):
+            parts[-1] += f",{piece}"  # a second condition on the same package
+        else:
+            parts.append(piece.strip())
+    return ",".join(f'"{part}"' if re.search(r"[=<>~!]", part) else part for part in parts)
 
 
 @lru_cache(maxsize=1)

@@ -40,7 +40,9 @@ def refuse_literals(arms: Sequence[Arm]) -> None:
     """
     allowed = allowed_by(os.environ)
     for arm in arms:
+        packages = dict(enumerate((arm.environment or {}).get("packages", ())))
         parts = {"checkpoint": arm.checkpoint, "engine": arm.engine, "sampling": arm.sampling, "draft": arm.draft}
+        parts["environment"] = {"packages": packages}
         for key, found in _literals(parts):
             if key.rpartition(".")[2] not in allowed:
                 KNOWN.add(*found)

@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.plan import Arm, Plan
+from orchestrator.plan import Arm, Lock, Plan
 
 HEADS = (
     "commands",
     "interpreters",
+    "packages installed",
     "environment",
     "environment read",
     "addresses",
@@ -39,6 +40,9 @@ def disclosure(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
             arms = found[head].setdefault(line, [])
             if arm.name not in arms:
                 arms.append(arm.name)
+    for lock in plan.locks:
+        for line in _locked(lock):
+            found["packages installed"].setdefault(line, []).extend(_arms_in(plan, lock))
     every = len(plan.arms)
     return [
         (head, tuple(line if len(arms) == every else f"{line} ({', '.join(arms)})" for line, arms in lines.items()))
@@ -47,7 +51,24 @@ def disclosure(plan: Plan) -> list[tuple[str, tuple[str, ...]]]:
     ]
 
 
+def _locked(lock: Lock) -> Iterator[str]:
+    """Each package of an environment. What is built from source runs its own code while it is installed."""
+    for each in lock.packages:
+        built = each.tag is None
+        origin = f" from {each.source}" if each.source else ""
+        name = each.name if each.version is None else f"{each.name} {each.version}"
+        yield f"{name}{origin}{': builds, which runs its code' if built else ''}"
+
+
+def _arms_in(plan: Plan, lock: Lock) -> list[str]:
+    return [arm.name for arm in plan.arms if plan.lock_of(arm) is lock]
+
+
 def _of_arm(arm: Arm) -> Iterator[tuple[str, str]]:
+    for each in (arm.environment or {}).get("packages", ()):
+        yield "packages installed", str(each)
+    if arm.environment is not None and arm.environment.get("python"):
+        yield "interpreters", f"environment.python={arm.environment['python']}"
     for part, values in (("engine", arm.engine), ("checkpoint", arm.checkpoint), ("draft", arm.draft or {})):
         for path, value in _leaves(values, part):
             yield from _classified(part, path, value)

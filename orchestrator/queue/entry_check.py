@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from db import queue
 from db.engine import Database
 from db.queue import Entry
+from orchestrator.environments.planned import ready
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
@@ -48,6 +49,7 @@ def _check(recorder: Recorder, host: HostFacts, note: Callable[[str], None]) -> 
         weights = find_weights(plan)
         refuse_other_weights(recorder.database, recorder.run_id, weights)
         refuse_what_does_not_fit(plan)
+        ready(plan, note)
     except (InputError, RefusedError) as error:
         yield WHOLE_RUN, str(error)
         return

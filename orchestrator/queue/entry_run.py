@@ -7,12 +7,13 @@ from db import queue
 from db.engine import Database
 from db.errors import DatabaseError, StorageError
 from db.vocabulary import EntryState
+from orchestrator.environments.planned import ready
 from orchestrator.errors import IncompleteError, InputError, NotOursError, RefusedError, StoppedError
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
 from orchestrator.queue.machine_lock import MachineLock
 from orchestrator.running.events import Observer
 from orchestrator.running.execution import carry_out
-from orchestrator.running.preflight import check_machine
+from orchestrator.running.preflight import check_machine, warn
 from orchestrator.running.provenance import plan_to_execute
 from orchestrator.running.recorder import Recorder, reopen_run
 from orchestrator.running.stored import refuse_if_held, refuse_other_weights
@@ -53,6 +54,7 @@ def _refuse(recorder: Recorder, lock: MachineLock) -> None:
     lock.at(recorder.run_id)
     refuse_other_weights(recorder.database, recorder.run_id, find_weights(recorder.plan))
     refuse_what_does_not_fit(recorder.plan)
+    ready(recorder.plan, warn)
     check_machine(recorder.plan, Path(recorder.database.url.database or "."))
 
 

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,6 +65,8 @@ class Crew:
     settle: Callable[[], object] | None = None  # called between one swapped arm's end and the next one's load
     available_bytes: Callable[[], int] = available_bytes
     compressed_bytes: Callable[[], int] = compressed_bytes
+    interpreters: Mapping[str, str] = field(default_factory=dict)  # of the arms with an environment of their own
+    packages: Sequence[str] = ()  # distributions whose versions each worker records besides the usual ones
     # Called with a swapped arm that did not end when it had to make room for the next one, and what happened.
     hung: Callable[[str, str], None] = lambda arm, words: None
     members: dict[str, Member] = field(default_factory=dict)
@@ -97,7 +99,8 @@ class Crew:
                 arm=arm.name,
                 log_path=self.log_dir / f"{_file_name(arm.name)}.log",
                 journal_path=self.journal_path,
-                python=arm.engine.get("python") or sys.executable,
+                python=self._interpreter(arm),
+                packages=self.packages,
                 environment=arm.engine.get("environment") or {},
                 secret_names=secret_variables(os.environ),
             )
@@ -114,6 +117,11 @@ class Crew:
         if process.hello is None:
             raise RuntimeError("a worker that loaded said hello before")  # the protocol's order
         return Member(process=process, deadlines=self.deadlines, hello=process.hello, loaded=loaded)
+
+    def _interpreter(self, arm: Arm) -> str:
+        if arm.environment is not None:
+            return self.interpreters[arm.name]
+        return arm.engine.get("python") or sys.executable
 
     def discard(self, arm: Arm) -> str | None:
         """End the arm's worker; the next use loads it anew. Return how it hung, or None if it ended as asked."""

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from db import models
 from db.shared_rows import found_or_added
-from orchestrator.plan import Prompt, sha256_of
+from orchestrator.plan import Plan, Prompt, sha256_of
 from orchestrator.running.gate import Passage
 from orchestrator.running.measures import flags, measure
 from orchestrator.running.trial import Judgement, judge
@@ -135,6 +135,26 @@ def environment_row(
         missing_reason=found.reason or None,
     )
     return found_or_added(session, row, models.Environment.sha256)
+
+
+def locked_rows(plan: Plan, run_id: str) -> list[models.LockedPackage]:
+    """The packages of the plan's locked environments."""
+    return [
+        models.LockedPackage(
+            run_id=run_id,
+            environment=lock.environment,
+            python=lock.python,
+            name=package.name,
+            version=package.version,
+            file=package.file,
+            sha256=package.sha256,
+            tag=package.tag,
+            source=package.source,
+            is_named=package.named,
+        )
+        for lock in plan.locks
+        for package in lock.packages
+    ]
 
 
 def checkpoint_row(session: Session, config: dict[str, Any], info: CheckpointInfo | None) -> models.Checkpoint:

@@ -12,6 +12,7 @@ from types import FrameType
 
 from db.errors import StorageError
 from orchestrator.configuration.secrets import watch_references
+from orchestrator.environments.planned import ready, recorded_packages
 from orchestrator.errors import HeldError, IncompleteError, InputError, RefusedError
 from orchestrator.plan import Plan
 from orchestrator.planning.weights import ArmWeights, find_weights
@@ -198,6 +199,8 @@ def crew_of(
         weights={name: found.for_worker for name, found in weights.items()},
         journal_path=journal_beside(Path(recorder.database.url.database or ".")),
         note=note,
+        interpreters=ready(plan, note),
+        packages=recorded_packages(plan),
         settle=None if recorder.simulated else lambda: wait_until_settled(plan.gate.settle_s),
     )
 

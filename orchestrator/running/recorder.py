@@ -22,6 +22,7 @@ from orchestrator.running.database_rows import (
     environment_row,
     gate_detail,
     generation_rows,
+    locked_rows,
     number,
     telemetry_values,
     words,
@@ -292,6 +293,7 @@ def create_run(
         session.flush()
         arms = [_arm(session, plan, arm, run.id, weights[arm.name]) for arm in plan.arms]
         session.add_all(arms)
+        session.add_all(locked_rows(plan, run.id))
         session.flush()
         return Recorder(database=database, plan=plan, run_id=run.id, arm_ids={row.name: row.id for row in arms})
 
@@ -319,6 +321,7 @@ def _arm(session: Session, plan: Plan, arm: Arm, run_id: str, weights: ArmWeight
         engine_setting={},
         temperature=arm.sampling["temperature"],
         config=asdict(arm),
+        environment=None if arm.environment is None else arm.environment["name"],
         state="active",
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.configuration.detecting import detects
+from orchestrator.environments.planned import states
 from orchestrator.plan import Plan
 from orchestrator.planning.forecast import forecast
 from orchestrator.planning.hosts import has_measured, known_rates
@@ -24,6 +25,7 @@ def machine_lines(plan: Plan, schedule: Sequence[ScheduledTrial], *, url: str) -
     memory = plan_of(plan.arms, plan.prompts)
     duration = forecast(plan, schedule, measured=known_rates(plan, url))
     lines = [("detects", _detects(plan, url)), ("memory", memory_line(memory)), ("duration", str(duration))]
+    lines += [("environment", f"{name}: {words}") for name, words in states(plan)]
     if missing := fetch_line(plan):
         lines.append(("fetch", missing))
     why = wrong_draft(plan) or what_does_not_fit(plan)

@@ -112,10 +112,20 @@ class Engine(ABC):
     Attributes:
         settings_kind: the declaration of the engine's settings; see `workers.settings`.
         takes_draft: `engine.draft` names a checkpoint that drafts, which arrives as `draft`.
+        needs: the distributions that run the model; an environment that an arm declares holds them.
+        follows_environment: a declared environment applies to it: it runs the model in the worker, or launches a
+            server with the worker's interpreter.
     """
 
     settings_kind: ClassVar[type[EngineSettings]] = EngineSettings
     takes_draft: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ()
+    follows_environment: ClassVar[bool] = True
+
+    @classmethod
+    def packages(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """The distributions that run the model with these settings, the engine's own package first."""
+        return cls.needs
 
     def __init__(
         self,

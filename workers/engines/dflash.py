@@ -4,8 +4,9 @@ What differs between the packages is in `dflash_backends`; here are the settings
 is the same: rounds with (drafted, accepted) on this very turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from workers.engines.base import LoadInfo, parse_settings
 from workers.engines.dflash_backends import BACKENDS, Backend, Wanted
@@ -61,6 +62,10 @@ class Dflash(SpeculativeEngine):
     settings_kind = Settings
     takes_draft = True
     NAME = "dflash"
+
+    @classmethod
+    def packages(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return (str(settings.get("backend", "mlx-dspark")), "mlx-lm", "mlx")
 
     def _check_settings(self) -> None:
         own = parse_settings(Settings, self.settings, engine=self.NAME)

@@ -83,6 +83,7 @@ class DflashServer(LaunchedEngine):
 
     settings_kind = Settings
     takes_draft = True
+    needs = ("dflash-mlx", "mlx-lm", "mlx")
     preset_name = "dflash_mlx"
     title = "dflash serve"
     model = "default_model"

@@ -41,6 +41,8 @@ class MlxTurn:
 class MlxEngine(Engine):
     """An engine over mlx-lm's `stream_generate`."""
 
+    needs = ("mlx-lm", "mlx")
+
     def load(self) -> LoadInfo:
         import mlx.core as mx
 

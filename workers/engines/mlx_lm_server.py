@@ -51,6 +51,7 @@ class MlxLmServer(LaunchedEngine):
     """See the module."""
 
     settings_kind = Settings
+    needs = ("mlx-lm", "mlx")
     preset_name = "mlx_lm_server"
     title = "mlx_lm.server"
     model = "default_model"  # the one it was started with

@@ -53,6 +53,7 @@ class Mtp(SpeculativeEngine):
     """See the module."""
 
     settings_kind = Settings
+    needs = ("mtplx", "mlx-lm", "mlx")
     NAME = "mtp"
 
     def _check_settings(self) -> None:

@@ -67,6 +67,7 @@ class Omlx(LaunchedEngine):
     """See the module."""
 
     settings_kind = Settings
+    follows_environment = False  # its own command starts it
     preset_name = "omlx"
     title = "oMLX"
     _key: str | None = None

@@ -56,6 +56,7 @@ class OpenaiHttp(ServerEngine):
     """See the module."""
 
     settings_kind = Settings
+    follows_environment = False  # somebody else started it
     knows_plain = False
     _printer: ServerProcess | None = None
     _conversation = "load"

@@ -62,6 +62,7 @@ class PromptLookup(SpeculativeEngine):
     """See the module."""
 
     settings_kind = Settings
+    needs = ("mlx-dspark", "mlx-lm", "mlx")
     NAME = "prompt_lookup"
     NO_DRAFTING_PASS = "looking up takes no pass of a model"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from workers.environment import VERSION_MARK, installed
+from workers.environment import PACKAGES_MARK, VERSION_MARK, installed
 from workers.files.private import make_private_folder, open_private
 from workers.machine.memory import held_bytes
 from workers.machine.process_identity import OWNER_MARK, owner_mark, port_of
@@ -44,6 +44,7 @@ class WorkerSpec:
     # Added to this process's own; may refer to variables of it.
     environment: Mapping[str, str] = field(default_factory=dict)
     secret_names: Sequence[str] = ()  # variables of the environment whose values must not be shown
+    packages: Sequence[str] = ()  # distributions whose versions it records besides the usual ones
     heartbeat_s: float = 1.0  # at most: shorter where the deadlines need it
 
 
@@ -193,6 +194,7 @@ class Child:
             "INTERLACE_ARM": self._spec.arm,
             OWNER_MARK: owner_mark(),
             VERSION_MARK: installed("interlace") or "",
+            PACKAGES_MARK: ",".join(self._spec.packages),
             NAMES_VARIABLE: ",".join(self._spec.secret_names),
             "PYTHONUNBUFFERED": "1",  # the log holds all that was printed before a crash
             "SPT_NOENV": "1",  # setproctitle must leave the markers above readable

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import psutil
 
-from workers.environment import DISTRIBUTIONS, METAL_BUILD
+from workers.environment import METAL_BUILD, recorded
 from workers.protocol import Served
 
-_ASKED = (*DISTRIBUTIONS, "flyto-mlx", "vllm", "sglang")
+_OTHERS = ("flyto-mlx", "vllm", "sglang")  # servers that run models and are no dependency of any engine
 _TIMEOUT_S = 60.0
 _SCRIPT_BYTES = 4096
 _MOST_SCRIPTS = 6  # one that starts another, and so on
@@ -55,7 +55,7 @@ def of_command(command: Sequence[str], environment: Mapping[str, str] | None = N
         return unknown(f"{command[0]} leads to no Python interpreter that could be asked")
     try:
         done = subprocess.run(
-            [python, "-c", _CODE, METAL_BUILD, *_ASKED],
+            [python, "-c", _CODE, METAL_BUILD, *recorded(), *_OTHERS],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
@@ -86,7 +86,7 @@ def of_processes(pids: Sequence[int]) -> Served:
     libraries = list(_libraries(pids))
     site = next((matched["site"] for name in libraries if (matched := _MLX_LIBRARY.match(name))), None)
     if site is not None:
-        found: dict[str, str | None] = dict.fromkeys(_ASKED)
+        found: dict[str, str | None] = dict.fromkeys((*recorded(), *_OTHERS))
         found |= {each.name: each.version for each in distributions(path=[site]) if each.name in found}
         return Served(versions=found, source=f"libraries of process {pids[0]}: {site}")
     if not libraries:
