@@ -70,7 +70,8 @@ def environments(source: Engine | str, run_id: str) -> pd.DataFrame:
     """The environment of each trial of a run, by trial_id, and the reason where MLX's version is missing.
 
     `mlx_missing` is `unknown`, or `none` where it is known that a server runs without MLX. `mlx_build` is the platform
-    that MLX's Metal kernels were built for; NULL: not on a Mac, or not recorded.
+    that MLX's Metal kernels were built for; NULL: not on a Mac, or not recorded. `packages` is a JSON text: every
+    recorded distribution with its version.
     """
     rows = _frame(
         source,
@@ -81,7 +82,7 @@ def environments(source: Engine | str, run_id: str) -> pd.DataFrame:
                 WHEN json_type(environment.packages, '$.mlx') = 'null' THEN 'none'
                 ELSE 'unknown'
             END AS mlx_missing,
-            json_extract(environment.packages, '$."mlx-metal build"') AS mlx_build
+            json_extract(environment.packages, '$."mlx-metal build"') AS mlx_build, environment.packages AS packages
         FROM trial JOIN environment ON environment.id = trial.environment_id
         WHERE trial.run_id = :run_id
         """,

@@ -17,7 +17,7 @@ like in this run. Runs whose order was not drawn at random are for `orchestrator
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 import pandas as pd
@@ -25,7 +25,7 @@ import pandas as pd
 from orchestrator.effects import Series
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.carry_over import carry_over
-from orchestrator.statistics.comparability import Asked, DifferenceTable, EvidenceTable, Reason, Scope
+from orchestrator.statistics.comparability import Asked, Declared, DifferenceTable, EvidenceTable, Reason, Scope
 from orchestrator.statistics.comparison import compare
 from orchestrator.statistics.directions import Compared, best_everywhere, parts_of, split_where_parts_disagree
 from orchestrator.statistics.family import Standing, adjusted, standing, step_down
@@ -56,7 +56,8 @@ __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", 
 # 6: carry-over of many trials forbids "supported", as does an effect that heat could make; rules drop whole rounds,
 #    first attempts bound the verdict; waits by uncached tokens; best sets over all scopes; early stops by whole passes
 # 7: "no difference" requires similar times between tokens as well
-METHOD_VERSION = "7"
+# 8: versions that the arms' environments declare are compared and do not confound
+METHOD_VERSION = "8"
 TTFT = "ttft_s"
 
 
@@ -72,6 +73,7 @@ class _Asked:
     inference: Inference
     together: int
     arms: tuple[str, ...] = ()
+    declared: Declared = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ def audit(
     inference: Inference = "fixed",
     arms: Sequence[str] = (),
     together: int = 1,
+    declared: Declared | None = None,
 ) -> AuditResult:
     """Judge a run whose rounds were drawn at random.
 
@@ -107,6 +110,7 @@ def audit(
             hold at any time of stopping, at the price of some width.
         arms: the planned arms, if known: an arm without a trial still gets a comparison.
         together: rounds whose labels were dealt as one, as in a Williams square; 1: each round's were.
+        declared: the packages that the arms' environments name, by arm: they are compared, not confounded by.
 
     Raises:
         ValueError: a column is missing, the metric is unknown, or the control is no arm of the run.
@@ -120,6 +124,7 @@ def audit(
         inference=inference,
         together=together,
         arms=tuple(arms),
+        declared=declared or {},
     )
     return _audited(trials, asked)[0]
 
@@ -146,7 +151,9 @@ def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[
         inference=asked.inference,
         together=asked.together,
         evidence=EvidenceTable.read(measured),
-        differences=DifferenceTable.read(measured[measured["usable"]], control=control, metric=metric),
+        differences=DifferenceTable.read(
+            measured[measured["usable"]], control=control, metric=metric, declared=asked.declared
+        ),
         inter_tokens=inter_token_times(measured, metric),
         no_inter_tokens=_no_inter_tokens(measured, metric, ran),
         carry_over=carry_over(usable.trials(ALL), control=control, seed=asked.seed, ran=order_run),
@@ -168,10 +175,10 @@ def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[
         for treatment in (*run.treatments, *run.never_ran)
         for one, with_excluded in pairs
     )
-    return _result(run, measured, scoped, comparisons, _waits(trials, run))
+    return _result(run, measured, scoped, comparisons, _waits(trials, run, asked.declared))
 
 
-def _waits(trials: pd.DataFrame, run: AuditRun) -> _Waits:
+def _waits(trials: pd.DataFrame, run: AuditRun, declared: Declared) -> _Waits:
     """Compare waits for any metric: an arm that decodes faster but delays the second turn for minutes is not faster."""
     if run.metric == TTFT:
         return _Waits(comparisons=(), standings={})
@@ -190,6 +197,7 @@ def _waits(trials: pd.DataFrame, run: AuditRun) -> _Waits:
             seed=run.seed,
             inference=run.inference,
             together=run.together,
+            declared=declared,
         )
         told, found = _audited(own, asked)
         place = str(workload) if several else None

@@ -13,12 +13,12 @@ from db.history import arm_history, generations_over_time, other_evenings, runs_
 from db.session import open_existing
 from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
 from orchestrator.errors import RefusedError
-from orchestrator.plan import Plan
+from orchestrator.plan import LockedPackage, Plan
 from orchestrator.planning.hosts import own_host_ids
 from orchestrator.revising import revisions
 from orchestrator.schedule import rounds_together
 from orchestrator.statistics.claims import ArmFacts
-from orchestrator.statistics.comparability import Scope
+from orchestrator.statistics.comparability import PYTHON, Scope
 from orchestrator.statistics.compare import RunSide
 from orchestrator.statistics.drift import Setting
 from orchestrator.statistics.drift_audit import audit_by_drift
@@ -70,7 +70,26 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
         inference=inference_of(plan),
         arms=[arm.name for arm in plan.arms],
         together=rounds_together(plan),
+        declared=declared_packages(plan),
     )
+
+
+def declared_packages(plan: Plan) -> dict[str, dict[str, str | None]]:
+    """What the arms' environments name, by arm: packages with their locked versions, and Python where it was chosen.
+
+    What is built from source has the hash of its content or its commit in place of a version: two trees of one version
+    are two things.
+    """
+    found = {}
+    for arm in plan.arms:
+        if (lock := plan.lock_of(arm)) is not None:
+            found[arm.name] = {each.name: _identity(each) for each in lock.packages if each.named}
+            found[arm.name] |= {} if lock.interpreter is None else {PYTHON: lock.python}
+    return found
+
+
+def _identity(package: LockedPackage) -> str | None:
+    return package.version if package.source is None else package.sha256 or package.source
 
 
 def was_randomised(frame: pd.DataFrame) -> bool:

@@ -100,7 +100,7 @@ def _arms(rows: pd.DataFrame, plan: Plan, answers: pd.DataFrame) -> tuple[ArmRec
 def _family(arm: Arm) -> str:
     """All of an arm's configuration but its verify width."""
     engine = {key: value for key, value in arm.engine.items() if key != WIDTH_SETTING}
-    return canonical_json([arm.checkpoint, engine, arm.sampling, arm.draft])
+    return canonical_json([arm.checkpoint, engine, arm.sampling, arm.draft, arm.environment])
 
 
 def _by_role(rows: pd.DataFrame, role: str) -> dict[str, PassTimes]:

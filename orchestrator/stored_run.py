@@ -43,7 +43,7 @@ class StoredRun:
         """One row per generation in time order: the columns of `trial_flat` and what else two arms must share.
 
         These are the readings of `READINGS` before the trial, `sampler` (in words), and of the trial's environment
-        `environment_id`, `missing_reason`, `mlx_missing` and `mlx_build`; see `db.frames.environments`.
+        `environment_id`, `missing_reason`, `mlx_missing`, `mlx_build` and `packages`; see `db.frames.environments`.
         """
         rows = frames.trials(self.database, self.run_id)
         environments = frames.environments(self.database, self.run_id)

@@ -102,7 +102,7 @@ def _from_index(given: str) -> Named:
 
 def _from_address(address: str) -> Named:
     split = urlsplit(address)
-    if split.username or split.password:
+    if split.password or (split.username and "ssh" not in split.scheme):
         raise InputError(
             "environment.packages: an address holds a login, and a plan is stored, exported and shown; "
             "let git find it: a credential helper, or git+ssh://"

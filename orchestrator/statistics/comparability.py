@@ -5,7 +5,8 @@ that changed in the middle of a run for all of them is no difference. Everything
 about one arm in one scope is then a lookup in arrays.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -16,6 +17,8 @@ import pandas as pd
 Flags = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.object_]
 Floats = npt.NDArray[np.float64]
+# By arm: the packages that its environment names, with their versions; an arm without an environment is left out.
+Declared = Mapping[str, Mapping[str, str | None]]
 
 # How far the completions' lengths may differ, as a share, before a metric is not comparable. An end-to-end rate spreads
 # the prompt's processing over the tokens, so any difference moves it. A decode rate only sees the context grow.
@@ -42,6 +45,15 @@ ENVIRONMENT = {
     # A proposal is accepted when it matches what the target would pick, so another sampler is another quantity.
     "sampler": "sampler",
 }
+# Of these columns: the distributions whose version they hold, or `PYTHON`.
+PYTHON = "python"
+_VERSIONS = {
+    "mlx_version": ("mlx",),
+    "mlx_build": ("mlx", "mlx-metal"),
+    "mlx_lm_version": ("mlx-lm",),
+    "python": (PYTHON,),
+}
+_OWN_COLUMN = frozenset({"mlx", "mlx-lm", "mlx-metal build", "interlace"})  # of the packages: judged by a column
 # Change at some moment of a night, whatever the arms are, and then differ within one round. In more rounds than that
 # the arms themselves differ in them.
 PASSING = {"lid": "lid", "display": "display"}
@@ -50,7 +62,7 @@ PASSING_SHARE = 0.25
 COLUMNS = (
     *ENVIRONMENT,
     *PASSING,
-    *("environment_id", "missing_reason", "mlx_missing", "engine", "engine_version"),
+    *("environment_id", "missing_reason", "mlx_missing", "packages", "engine", "engine_version"),
     *("arm", "status", "requested", "engaged", "useful"),
     *("workload", "prompt_class", "prompt_id", "turn", "prompt_tokens", "cached_tokens", "completion_tokens"),
 )
@@ -203,7 +215,7 @@ class DifferenceTable:
     checks: tuple[_Check, ...]
 
     @classmethod
-    def read(cls, usable: pd.DataFrame, *, control: str, metric: str) -> Self:
+    def read(cls, usable: pd.DataFrame, *, control: str, metric: str, declared: Declared | None = None) -> Self:
         usable = _with_growth(usable)
         of_control = usable[usable["label"] == control].drop_duplicates(_PAIRED_BY)
         pairs = usable.merge(of_control, on=_PAIRED_BY, suffixes=("", "_control"))
@@ -211,7 +223,7 @@ class DifferenceTable:
             label=words(pairs["label"]),
             asked=Asked.read(pairs),
             prompt_id=words(pairs["prompt_id"]),
-            checks=tuple(_checks(pairs, metric)),
+            checks=tuple(_checks(pairs, metric, declared or {})),
         )
 
     def confounders(self, label: str, scope: Scope, *, log_effect: float | None, margin: float) -> Differences:
@@ -254,20 +266,117 @@ class DifferenceTable:
         return Reason(code=check.code, text=text)
 
 
-def _checks(pairs: pd.DataFrame, metric: str) -> Iterable[_Check]:
+def _checks(pairs: pd.DataFrame, metric: str, declared: Declared) -> Iterable[_Check]:
+    factors = _Factors.read(pairs, declared)
     for column, name in ENVIRONMENT.items():
-        yield _unequal(pairs, column, name)
+        check = _unequal(pairs, column, name)
+        yield from factors.judged(check, factors.names(*_VERSIONS[column])) if column in _VERSIONS else [check]
     for column, name in PASSING.items():
         yield replace(_unequal(pairs, column, name), passing=True)
     yield from _unknown_mlx(pairs)
     same_engine = words(pairs["engine"]) == words(pairs["engine_control"])
-    yield _unequal(pairs, "engine_version", "engine version", among=same_engine)
+    of_engine = _unequal(pairs, "engine_version", "engine version", among=same_engine)
+    yield from factors.judged(of_engine, factors.explain(of_engine))
+    yield factors.others()
     yield from _unequal_prompts(pairs, metric)
     if metric != "decode_tps":
         yield _unequal_caches(pairs)
     if metric in LENGTH_TOLERANCE:
         tolerance = LENGTH_TOLERANCE[metric]
         yield _unequal_counts(pairs, "completion_tokens", "completion token counts differ", tolerance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Factors:
+    """The packages by which the environments of two arms differ as declared, one element per pair.
+
+    What an arm declares is what is compared. A version that nobody declared and that differs all the same moved along
+    with a declared one: it is part of what installing that release means, and is named. Between arms that differ in
+    no declared package it has no such reason, and confounds.
+    """
+
+    differing: Words  # frozensets
+    own: Words  # recorded versions, by package
+    control: Words
+
+    @classmethod
+    def read(cls, pairs: pd.DataFrame, declared: Declared) -> Self:
+        found = [
+            _differing(declared.get(arm, {}), declared.get(control, {}))
+            for arm, control in zip(words(pairs["arm"]), words(pairs["arm_control"]), strict=True)
+        ]
+        differing = np.empty(len(found), dtype=object)
+        differing[:] = found
+        return cls(differing=differing, own=_packages(pairs["packages"]), control=_packages(pairs["packages_control"]))
+
+    def names(self, *packages: str) -> Flags:
+        """Return a mask of the pairs that differ in one of these as declared."""
+        return np.array([not found.isdisjoint(packages) for found in self.differing], dtype=bool)
+
+    def explain(self, check: _Check) -> Flags:
+        """Return a mask of the pairs in which a declared package has exactly the versions that a check compares."""
+        return np.array(
+            [
+                any((own.get(name), control.get(name)) == (_version(left), _version(right)) for name in found)
+                for found, own, control, left, right in zip(
+                    self.differing, self.own, self.control, check.left, check.right, strict=True
+                )
+            ],
+            dtype=bool,
+        )
+
+    def judged(self, check: _Check, is_declared: Flags) -> Iterable[_Check]:
+        """A check of versions: nothing where they are declared, a remark where they moved along, else as it is."""
+        moved = np.array([bool(found) for found in self.differing], dtype=bool)
+        yield replace(check, differ=check.differ & ~is_declared & ~moved)
+        code = check.code.replace("_differs", "_moved")
+        words_ = check.words.replace(" differs", " moved along, which no arm declares,")
+        yield replace(check, code=code, words=words_, differ=check.differ & ~is_declared & moved, strength="tells")
+
+    def others(self) -> _Check:
+        """The further packages that moved along."""
+        sides = [
+            _moved_words(own, control, found)
+            for found, own, control in zip(self.differing, self.own, self.control, strict=True)
+        ]
+        left, right = (np.array([side[number] for side in sides], dtype=object) for number in (0, 1))
+        return _Check(
+            code="packages_moved",
+            words="versions that no arm declares moved along",
+            differ=np.array([bool(side[0]) for side in sides], dtype=bool),
+            left=left,
+            right=right,
+            strength="tells",
+        )
+
+
+def _version(text: Any) -> str:
+    """The version in an engine's text, which may name its package: `mlx-dspark 0.20.3`."""
+    return str(text).rpartition(" ")[2]
+
+
+def _differing(own: Mapping[str, str | None], control: Mapping[str, str | None]) -> frozenset[str]:
+    return frozenset(name for name in {*own, *control} if own.get(name, "") != control.get(name, ""))
+
+
+def _packages(column: "pd.Series[Any]") -> Words:
+    """The recorded versions of each row; empty where none were recorded."""
+    read: dict[Any, dict[str, Any]] = {}
+    for text in words(column):
+        if text not in read:
+            read[text] = json.loads(text) if isinstance(text, str) else {}
+    found = np.empty(len(column), dtype=object)
+    found[:] = [read[text] for text in words(column)]
+    return found
+
+
+def _moved_words(own: Mapping[str, Any], control: Mapping[str, Any], declared: frozenset[str]) -> tuple[str, str]:
+    """What moved along, on either side; empty for arms that differ in nothing declared."""
+    if not declared:
+        return "", ""
+    names = sorted((own.keys() & control.keys()) - declared - _OWN_COLUMN)
+    moved = [name for name in names if own[name] != control[name]]
+    return tuple(", ".join(f"{name} {side[name] or 'none'}" for name in moved) for side in (own, control))  # type: ignore[return-value]
 
 
 def _unequal(pairs: pd.DataFrame, column: str, name: str, *, among: Flags | None = None) -> _Check:

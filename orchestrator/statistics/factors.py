@@ -72,6 +72,7 @@ def _settings(arm: Arm) -> dict[str, str]:
     found = {"checkpoint": str(arm.checkpoint["name"]), "engine": str(arm.engine["name"])}
     found |= _flat("engine", {key: value for key, value in arm.engine.items() if key not in ("name", "_target_")})
     found |= _flat("sampling", arm.sampling)
+    found["environment"] = "current" if arm.environment is None else str(arm.environment["name"])
     return found
 
 

@@ -27,6 +27,7 @@ ENVIRONMENT = {
     "environment_id": "e",
     "missing_reason": None,
     "mlx_missing": None,
+    "packages": '{"mlx": "0.32.0", "mlx-lm": "0.32.0", "numpy": "2.4.6"}',
     "mlx_build": "py3-none-macosx_26_0_arm64",
     "engine": "mlx_lm",
     "engine_version": "0.32.0",
