@@ -24,6 +24,7 @@ EXIT_INTERRUPTED = 130
 RARELY = (50_000, 20, 20)
 SUMMARIES = {  # the first sentence of each command's help
     "audit": "Judge a run: which arm is really faster, and could it be drift?",
+    "bisect": "Find the first release of PACKAGE between GOOD and BAD in which the speed changed.",
     "checkpoint": "Model weights: list, import, inspect, make.",
     "compare": "Relate two runs through the control that both of them held.",
     "db": "The database itself.",

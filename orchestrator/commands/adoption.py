@@ -14,7 +14,7 @@ from db.escaping import shown_line
 from db.session import database_url, open_existing
 from orchestrator.commands.planned_run import Planned
 from orchestrator.commands.stored_runs import named_run
-from orchestrator.environments.planned import ready
+from orchestrator.environments.provision import ready
 from orchestrator.errors import InputError
 from orchestrator.plan import Plan
 from orchestrator.planning.disclosure import disclosure

@@ -14,7 +14,7 @@ from orchestrator.commands import options
 def command(overrides: tuple[str, ...], config_dir: Path | None, *, as_json: bool) -> None:
     """Show what would run: arms, rounds, order, memory, duration. Runs nothing."""
     from orchestrator.configuration.compose import make_plan
-    from orchestrator.environments.planned import looked_up
+    from orchestrator.environments.provision import looked_up
     from orchestrator.plan import dump
     from orchestrator.views.machine_lines import machine_lines, noise_here
 

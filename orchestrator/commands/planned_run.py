@@ -12,7 +12,7 @@ from db import queue
 from db.engine import Database
 from db.session import database_path, database_url, open_database
 from orchestrator.configuration.compose import make_plan
-from orchestrator.environments.planned import made
+from orchestrator.environments.provision import made
 from orchestrator.plan import Plan
 from orchestrator.planning.residency import is_simulated
 from orchestrator.planning.weights import ArmWeights, find_weights, refuse_what_does_not_fit

@@ -5,5 +5,5 @@ baseline       what is installed here, which every other package keeps
 tools          uv, or pip where there is no uv: they resolve and install, nothing here does
 resolve        requirements and baseline in, lock out
 store          built environments, each under its lock's hash
-planned        a plan's environments: looked up, or made
+provision      a plan's environments: looked up, or made
 """

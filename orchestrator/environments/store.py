@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from orchestrator.environments.requirements import check_python
 from orchestrator.environments.resolve import Request, content_sha256
 from orchestrator.environments.tools import Tool, python_version
-from orchestrator.errors import RefusedError
+from orchestrator.errors import InputError, RefusedError
 from orchestrator.plan import Lock, LockedPackage, canonical_json
 from orchestrator.typed import build as build_value
 from workers.files.atomic import unfinished_folder, write_file
@@ -94,8 +94,11 @@ def _build(lock: Lock, place: Path, tool: Tool) -> Built:
             "install that version, or plan the run anew"
         )
     with unfinished_folder(place) as made:
-        tool.create(made, python)
-        tool.install(made, lock.packages)
+        try:
+            tool.create(made, python)
+            tool.install(made, lock.packages)
+        except (InputError, RefusedError) as error:
+            raise type(error)(f"environment {lock.environment}: {error}") from error
         _require_locked(lock, made)
         _rename_within(made, place)
         write_file(made / MANIFEST, canonical_json(asdict(lock)).encode())

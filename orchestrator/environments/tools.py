@@ -43,6 +43,10 @@ _FULL = re.compile(r"No space left on device|os error 28|Disk quota exceeded")
 _ADDRESS = re.compile(r"\bhttps?://[^\s`'\"<>)]+")
 
 
+class UnavailableError(RefusedError):
+    """The index does not answer or the disk is full: nothing is wrong with what was asked for."""
+
+
 class Tool(Protocol):
     """What resolves and installs."""
 
@@ -105,17 +109,17 @@ class Uv:
             # An output file that is there holds what uv prefers: nothing moves that need not.
             pins.write_text("".join(f"{name}=={version}\n" for name, version in keep.items()), encoding="utf-8")
             common = [self.program, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", python]
-            _run([*common, str(asked), "-o", str(pins)], what="resolve")
-            _run([*common, "--no-deps", "--format", "pylock.toml", str(pins), "-o", str(lock)], what="resolve")
+            run([*common, str(asked), "-o", str(pins)], what="resolve")
+            run([*common, "--no-deps", "--format", "pylock.toml", str(pins), "-o", str(lock)], what="resolve")
             return list(_of_pylock(tomllib.loads(lock.read_text(encoding="utf-8")), python))
 
     def find_python(self, wanted: str | None) -> str:
         if wanted is None:
             return sys.executable
-        return _run([self.program, "python", "find", "--no-project", wanted], what="find Python").strip()
+        return run([self.program, "python", "find", "--no-project", wanted], what="find Python").strip()
 
     def create(self, folder: Path, python: str) -> None:
-        _run([self.program, "venv", "--quiet", "--no-project", "--python", python, str(folder)], what="create")
+        run([self.program, "venv", "--quiet", "--no-project", "--python", python, str(folder)], what="create")
 
     def install(self, folder: Path, packages: Sequence[LockedPackage]) -> None:
         python = folder / "bin" / "python"
@@ -124,7 +128,7 @@ class Uv:
             # A source tree's files may change without uv's cache noticing.
             fresh = ["--refresh"] if options == () else []
             with _lines(lines) as file:
-                _run([*common, *options, *fresh, "-r", str(file)], what="install")
+                run([*common, *options, *fresh, "-r", str(file)], what="install")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ class Pip:
             kept.write_text("".join(pins), encoding="utf-8")
             options = ["--dry-run", "--report", str(report), "-r", str(asked), "-c", str(kept)]
             options += [] if over_installed else ["--ignore-installed"]
-            _run([*self._pip(python), "install", "--retries", "1", "-q", *options], what="resolve")
+            run([*self._pip(python), "install", "--retries", "1", "-q", *options], what="resolve")
             chosen = json.loads(report.read_text(encoding="utf-8"))["install"]
         return [_of_report(each) for each in chosen]
 
@@ -165,13 +169,13 @@ class Pip:
         return found
 
     def create(self, folder: Path, python: str) -> None:
-        _run([python, "-m", "venv", "--without-pip", str(folder)], what="create")
+        run([python, "-m", "venv", "--without-pip", str(folder)], what="create")
 
     def install(self, folder: Path, packages: Sequence[LockedPackage]) -> None:
         command = [*self._pip(str(folder / "bin" / "python")), "install", "-q", "--no-deps", "--no-compile"]
         for lines, options in _installed_by(packages):
             with _lines(lines) as file:
-                _run([*command, *options, "-r", str(file)], what="install")
+                run([*command, *options, "-r", str(file)], what="install")
 
     def _pip(self, python: str) -> list[str]:
         """The command of this interpreter's pip, working on another one."""
@@ -244,7 +248,7 @@ def python_version(python: str) -> str:
     Raises:
         RefusedError: it does not run.
     """
-    return _run([python, "-I", "-c", "import platform; print(platform.python_version())"], what="run Python").strip()
+    return run([python, "-I", "-c", "import platform; print(platform.python_version())"], what="run Python").strip()
 
 
 # ---- what they are told ----
@@ -284,7 +288,7 @@ def _lines(lines: Sequence[str]) -> Iterator[Path]:
         yield file
 
 
-def _run(command: Sequence[str], *, what: str) -> str:
+def run(command: Sequence[str], *, what: str) -> str:
     """Run a tool and return what it printed.
 
     Raises:
@@ -307,9 +311,11 @@ def failure(said: str, *, what: str) -> InputError | RefusedError:
     text = text.removeprefix("error: ").removeprefix("ERROR: ")
     shown = text if len(text) <= _MESSAGE_CHARACTERS else f"{text[:_MESSAGE_CHARACTERS]} ..."
     if _FULL.search(said):
-        return RefusedError(f"cannot {what} an environment, the disk is full: {shown}; `interlace environment list`")
+        return UnavailableError(
+            f"cannot {what} an environment, the disk is full: {shown}; `interlace environment list`"
+        )
     if _UNREACHABLE.search(said):
-        return RefusedError(f"cannot {what} an environment, the package index does not answer: {shown}")
+        return UnavailableError(f"cannot {what} an environment, the package index does not answer: {shown}")
     if _UNRESOLVABLE.search(said):
         return InputError(f"cannot {what} an environment: {shown}")
     return RefusedError(f"cannot {what} an environment: {shown}")

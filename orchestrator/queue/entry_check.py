@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from db import queue
 from db.engine import Database
 from db.queue import Entry
-from orchestrator.environments.planned import ready
+from orchestrator.environments.provision import ready
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.plan import Arm, Plan
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit

@@ -7,7 +7,7 @@ from db import queue
 from db.engine import Database
 from db.errors import DatabaseError, StorageError
 from db.vocabulary import EntryState
-from orchestrator.environments.planned import ready
+from orchestrator.environments.provision import ready
 from orchestrator.errors import IncompleteError, InputError, NotOursError, RefusedError, StoppedError
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
 from orchestrator.queue.machine_lock import MachineLock

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.errors import InputError
-from orchestrator.report.charts.theme import WIDE
+from orchestrator.report.charts.theme import WIDE, Drawing
 from orchestrator.report.document import Document
 from orchestrator.report.drawing import png_alone, svg_alone
 from workers.files.atomic import write_file
@@ -53,6 +53,18 @@ def write_images(report: Document, folder: Path) -> int:
         write_text(folder / f"{picture.key}.svg", svg_alone(drawing))
         _write(folder / f"{picture.key}.png", png_alone(drawing))
     return len(report.pictures)
+
+
+def write_drawing(path: Path, made: Drawing) -> None:
+    """Write one picture: as PNG where the name ends so, otherwise as SVG.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    if path.suffix.lower() == ".png":
+        _write(path, png_alone(made))
+    else:
+        write_text(path, svg_alone(made))
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -12,7 +12,7 @@ from types import FrameType
 
 from db.errors import StorageError
 from orchestrator.configuration.secrets import watch_references
-from orchestrator.environments.planned import ready, recorded_packages
+from orchestrator.environments.provision import ready, recorded_packages
 from orchestrator.errors import HeldError, IncompleteError, InputError, RefusedError
 from orchestrator.plan import Plan
 from orchestrator.planning.weights import ArmWeights, find_weights

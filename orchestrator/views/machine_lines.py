@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.configuration.detecting import detects
-from orchestrator.environments.planned import states
+from orchestrator.environments.provision import states
 from orchestrator.plan import Plan
 from orchestrator.planning.forecast import forecast
 from orchestrator.planning.hosts import has_measured, known_rates

@@ -102,6 +102,20 @@ def _looked_at(session: Session, made: "_Run") -> None:
         )
     )
     session.add(
+        models.LockedPackage(
+            run_id=made.run,
+            environment="mlx-lm 0.31.3",
+            python="3.11.7",
+            name="mlx-lm",
+            version="0.31.3",
+            file="mlx_lm-0.31.3-py3-none-any.whl",
+            sha256="a" * 64,
+            tag="py3-none-any",
+            source=None,
+            is_named=True,
+        )
+    )
+    session.add(
         models.PassTime(
             run_id=made.run,
             arm_id=made.arms["draft-8bit"],

@@ -82,5 +82,5 @@ def pretend_installed(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, st
     """Make these versions the ones of this environment, and these requirements those of every worker."""
     here = current()
     pretended = Baseline(python=here.python, versions=dict(versions), platform=here.platform)
-    monkeypatch.setattr("orchestrator.environments.planned.current", lambda: pretended)
+    monkeypatch.setattr("orchestrator.environments.provision.current", lambda: pretended)
     monkeypatch.setattr("orchestrator.environments.resolve.roots", lambda needed: tuple(roots))
