@@ -1,6 +1,7 @@
 """The groups' schemas in Hydra's ConfigStore. Those of the engines follow from the engines: see the orchestrator."""
 
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -25,8 +26,9 @@ GROUP_SCHEMAS: dict[str, type[Any]] = {
 PLAN_GROUPS = tuple(group for group in GROUP_SCHEMAS if group != "claim")
 
 
+@cache
 def register() -> None:
-    """Put every schema into the ConfigStore, under `schema/`, apart from the groups' own options. Repeatable."""
+    """Put every schema into the ConfigStore, under `schema/`, apart from the groups' own options; once per process."""
     store = ConfigStore.instance()
     for group, config in GROUP_SCHEMAS.items():
         if group != "engine":

@@ -153,8 +153,9 @@ def is_simulated(schema: type[Any]) -> bool:
     return any(kind.schema is schema for kind in engine_kinds().values() if kind.target == _SIMULATED)
 
 
+@cache
 def register_engines() -> None:
-    """Put the schemas into Hydra's ConfigStore, and an option for each engine that has no file. Repeatable."""
+    """Put the schemas into Hydra's ConfigStore, and an option for each engine that has no file; once per process."""
     store = ConfigStore.instance()
     for kind in engine_kinds().values():
         store.store(group="schema/engine", name=kind.name, node=kind.schema)
