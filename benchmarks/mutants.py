@@ -1,6 +1,6 @@
 """Small wrong changes, one at a time: which of them do a module's own tests notice? The table of docs/design/tests.md.
 
-    python benchmarks/mutants.py [--sample N] [--seed N] [--tests PATHS] [MODULE ...]
+    python benchmarks/mutants.py [--sample N] [--seed N] [--fast] [--tests PATHS] [MODULE ...]
 
 Each module in `TESTS` is changed in a copy of the project: a comparison is moved to its boundary or reversed, `and`
 becomes `or`, a constant is changed, a `not` or a statement is left out, None is returned. After each change the
@@ -28,31 +28,46 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # The pure core and the modules around it: the tests that answer for each.
+_SERVED = ("tests/workers/engines/test_openai_http.py", "tests/workers/engines/test_lying_server.py")
+_CATALOGUE = ("tests/workers/catalogue",)
+_STATISTICS = "tests/orchestrator/statistics"
+_RUNNING = "tests/orchestrator/running"
 TESTS: dict[str, tuple[str, ...]] = {
-    "db/transfer/precedence.py": ("tests/db/transfer/test_precedence.py",),
-    "db/transfer/merge.py": ("tests/db/transfer/test_merge.py",),
-    "db/redaction.py": ("tests/db/test_redaction.py",),
+    "orchestrator/effects.py": ("tests/orchestrator/test_effects.py",),
+    "orchestrator/schedule.py": ("tests/orchestrator/test_schedule.py", "tests/orchestrator/test_williams.py"),
+    "orchestrator/estimation/inversion.py": ("tests/orchestrator/test_effects.py",),
+    "orchestrator/estimation/levels.py": ("tests/orchestrator/test_effects.py",),
+    "orchestrator/statistics/family.py": (f"{_STATISTICS}/test_family.py",),
+    "orchestrator/statistics/sequential.py": (f"{_STATISTICS}/test_sequential.py",),
+    "orchestrator/statistics/carry_over.py": (f"{_STATISTICS}/test_carry_over.py",),
+    "orchestrator/statistics/comparability.py": (f"{_STATISTICS}/test_comparability.py",),
+    "orchestrator/statistics/factorial.py": (f"{_STATISTICS}/test_factorial.py",),
+    "orchestrator/statistics/verdicts.py": (f"{_STATISTICS}/test_verdicts.py",),
+    "orchestrator/running/trial.py": (f"{_RUNNING}/test_trial_evidence.py", f"{_RUNNING}/test_trial_exclusion.py"),
+    "orchestrator/running/gate.py": (f"{_RUNNING}/test_gate.py",),
+    "orchestrator/running/measures.py": (f"{_RUNNING}/test_measures.py",),
+    "orchestrator/running/recorder.py": (f"{_RUNNING}/test_recorder.py", f"{_RUNNING}/test_run_state.py"),
+    "orchestrator/running/runner.py": (f"{_RUNNING}/test_runner.py", f"{_RUNNING}/test_runner_dropping.py"),
     "orchestrator/queue/night.py": ("tests/orchestrator/queue/test_night.py",),
     "orchestrator/planning/memory.py": ("tests/orchestrator/planning/test_memory.py",),
     "orchestrator/report/course.py": ("tests/orchestrator/report/test_course.py",),
     "orchestrator/report/words.py": ("tests/orchestrator/report/test_words.py",),
-    "orchestrator/running/trial.py": (
-        "tests/orchestrator/running/test_trial_evidence.py",
-        "tests/orchestrator/running/test_trial_exclusion.py",
-    ),
-    "orchestrator/running/gate.py": ("tests/orchestrator/running/test_gate.py",),
-    "orchestrator/running/measures.py": ("tests/orchestrator/running/test_measures.py",),
-    "orchestrator/running/recorder.py": ("tests/orchestrator/running/test_recorder.py",),
-    "orchestrator/running/runner.py": ("tests/orchestrator/running/test_runner.py",),
-    "workers/catalogue/evidence.py": ("tests/workers/catalogue",),
-    "workers/catalogue/matches.py": ("tests/workers/catalogue",),
-    "workers/engines/server.py": ("tests/workers/engines/test_openai_http.py",),
-    "workers/engines/server_counts.py": ("tests/workers/engines/test_openai_http.py",),
-    "workers/engines/server_signs.py": ("tests/workers/engines/test_openai_http.py",),
+    "orchestrator/findings/widths.py": ("tests/orchestrator/findings/test_widths.py",),
+    "db/redaction.py": ("tests/db/test_redaction.py",),
+    "db/transfer/merge.py": ("tests/db/transfer/test_merge.py",),
+    "db/transfer/precedence.py": ("tests/db/transfer/test_precedence.py",),
+    "workers/catalogue/binding.py": _CATALOGUE,
+    "workers/catalogue/evidence.py": (*_CATALOGUE, *_SERVED),
+    "workers/catalogue/matches.py": (*_CATALOGUE, *_SERVED),
+    "workers/catalogue/signs.py": (*_CATALOGUE, *_SERVED),
+    "workers/engines/server.py": _SERVED,
+    "workers/engines/server_counts.py": _SERVED,
+    "workers/engines/server_signs.py": _SERVED,
     "workers/http/answer.py": ("tests/workers/http/test_answer.py",),
     "workers/http/sse.py": ("tests/workers/http/test_sse.py",),
     "workers/http/tokens.py": ("tests/workers/http/test_tokens.py",),
     "workers/machine/macos.py": ("tests/workers/machine/test_telemetry.py",),
+    "workers/machine/process_identity.py": ("tests/workers/machine/test_process_identity.py",),
     "workers/stopwatch.py": ("tests/workers/test_stopwatch.py",),
     "workers/supervision/journal.py": ("tests/workers/supervision/test_journal.py",),
     "workers/supervision/orphans.py": ("tests/workers/supervision/test_orphans.py",),
@@ -210,6 +225,7 @@ class Place:
     """A copy of the project, in which modules are changed."""
 
     folder: Path
+    marked: str = "not nightly"
     imported: dict[str, set[str]] = field(default_factory=dict)  # by each of our modules that is loaded
 
     def outcome(self, module: str, tests: Sequence[str], *, limit_s: float) -> bool:
@@ -241,7 +257,7 @@ class Place:
             self._forget(module)
             import pytest
 
-            options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not nightly", "--assert=plain"]
+            options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", self.marked, "--assert=plain"]
             if pytest.main([*options, f"--basetemp={self.folder}/tmp", *tests]) == 0:
                 (self.folder / "passed").touch()
         except BaseException:  # noqa: BLE001 - in a fork, which must end here
@@ -283,14 +299,14 @@ class Place:
         return found
 
 
-def _copied(folder: Path) -> Place:
+def _copied(folder: Path, *, marked: str) -> Place:
     for name in _COPIED:
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, folder / name)
-    return Place(folder=folder)
+    return Place(folder=folder, marked=marked)
 
 
 def judged(place: Place, module: str, tests: Sequence[str], made: Sequence[Mutant]) -> list[Mutant]:
@@ -320,11 +336,13 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=0, help="at most so many mutants of a module; 0: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tests", help="instead of the module's own, separated by commas")
+    parser.add_argument("--fast", action="store_true", help="only the tests of the inner loop")
     parser.add_argument("modules", nargs="*")
     asked = parser.parse_args()
     lines = []
     with tempfile.TemporaryDirectory() as folder:
-        place = _copied(Path(folder).resolve())
+        marked = "not slow and not nightly" if asked.fast else "not nightly"
+        place = _copied(Path(folder).resolve(), marked=marked)
         place.load()
         for module in asked.modules or TESTS:
             every = mutants((ROOT / module).read_bytes())

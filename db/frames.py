@@ -33,6 +33,9 @@ _REALS = frozenset(
 )
 _TIMES = frozenset("started_at generation_started_at created_at run_created_at finished_at".split())
 _JSON = frozenset(("flags", "reasons", "gate_detail", "top", "host_detail"))
+# Not PyArrow's strings, which pandas takes if PyArrow is installed: the first one takes 0.1 s of CPU, and what is
+# computed would depend on what else is installed.
+TEXT = pd.StringDtype("python")
 
 
 def trials(source: Engine | str, run_id: str) -> pd.DataFrame:
@@ -241,4 +244,4 @@ def _typed(name: str, column: "pd.Series[Any]") -> "pd.Series[Any]":
         return pd.to_datetime(column, utc=True, format="ISO8601").dt.as_unit("us")
     if name in _JSON:
         return column.map(json.loads, na_action="ignore")
-    return column.astype("string")
+    return column.astype(TEXT)

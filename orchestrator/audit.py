@@ -34,9 +34,11 @@ from orchestrator.statistics.lags import Ran
 from orchestrator.statistics.losses import PairLosses, Trials, loss_notes, pair_losses
 from orchestrator.statistics.observations import (
     ALL,
+    REQUIRED,
     Usable,
     arm_summaries,
     arms_in_order,
+    check,
     first_attempts,
     measured_rows,
     scopes_of,
@@ -126,7 +128,8 @@ def audit(
         arms=tuple(arms),
         declared=declared or {},
     )
-    return _audited(trials, asked)[0]
+    check(trials, metric)
+    return _audited(trials[list(REQUIRED)], asked)[0]  # each step copies the frame: without what it does not read
 
 
 def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[Scope, Standing]]:

@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that were measured to be slow are marked so; others bear the mark where they are defined."""
+    """Tests that do not enter the inner loop are marked slow; others bear the mark where they are defined."""
     slow = slow_names()
     for item in items:
         if name_of(item.nodeid) in slow:

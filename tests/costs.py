@@ -1,18 +1,22 @@
-"""Seconds of CPU per test, children that were waited for included: what decides whether a test is slow.
+"""Seconds of CPU per test, children that were waited for included: what decides whether a test is in the inner loop.
 
     make test-costs        measures every test but the nightly ones, and writes `costs.txt` anew
 
-`costs.txt` holds those of `SLOW_S` and more, the largest of a test's cases, but never all tests of a file: its cheapest
-stays in the inner loop. `conftest` marks them slow.
+Each file of tests has `BUDGET_S` in the inner loop: its tests enter in the order of their cost, all cases of a test
+together, until the budget is spent. So the inner loop holds tests of every module whatever one module's tests cost, and
+hundreds of cheap cases in one file do not make it long. The cheapest test of a file enters up to `LARGEST_S`.
+`costs.txt` holds those that do not enter; `conftest` marks them slow. A test that was not measured yet enters.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-SLOW_S = 0.2
+BUDGET_S = 0.5
+LARGEST_S = 1.0
 FILE = Path(__file__).with_name("costs.txt")
 
 
@@ -31,21 +35,30 @@ class Meter:
     """Measures each test, and writes the file at the end: sorted, so that a change of one is a change of one line."""
 
     def __init__(self) -> None:
-        self.spent: dict[str, float] = {}
+        self.spent: dict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         before_s = sum(os.times()[:4])
         yield
-        name, cost_s = name_of(item.nodeid), sum(os.times()[:4]) - before_s
-        self.spent[name] = max(self.spent.get(name, 0.0), cost_s)
+        self.spent[name_of(item.nodeid)] += sum(os.times()[:4]) - before_s
 
     def pytest_sessionfinish(self) -> None:
-        FILE.write_text("".join(f"{cost:.1f} {name}\n" for name, cost in slow_of(self.spent)))
+        write(self.spent)
+
+
+def write(spent: Mapping[str, float]) -> None:
+    FILE.write_text("".join(f"{cost:.1f} {name}\n" for name, cost in slow_of(spent)))
 
 
 def slow_of(spent: Mapping[str, float]) -> list[tuple[str, float]]:
-    """The slow tests with their seconds, in the order of their names."""
-    cheapest = {name.partition("::")[0]: name for name in sorted(spent, key=lambda name: -spent[name])}
-    kept = set(cheapest.values())
-    return sorted((name, cost) for name, cost in spent.items() if cost >= SLOW_S and name not in kept)
+    """The tests that do not enter the inner loop with their seconds, in the order of their names."""
+    left_s: dict[str, float] = {}
+    slow = []
+    for name, cost in sorted(spent.items(), key=lambda pair: (pair[1], pair[0])):
+        file = name.partition("::")[0]
+        if cost <= left_s.get(file, LARGEST_S):
+            left_s[file] = max(left_s.get(file, BUDGET_S) - cost, 0.0)
+        else:
+            slow.append((name, cost))
+    return sorted(slow)

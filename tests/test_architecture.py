@@ -107,14 +107,15 @@ def test_help_loads_nothing_heavy() -> None:
     assert not loaded_by(code) & set(HEAVY)
 
 
-def loaded_by_command(command: str) -> set[str]:
-    """Dotted names of all modules that a command has loaded at its end."""
+def loaded_by_commands(*commands: str) -> set[str]:
+    """Dotted names of all modules that commands have loaded, one after the other in one process."""
     code = (
         "import shlex, sys\n"
-        f"sys.argv = ['interlace', *shlex.split({command!r})]\n"
         "import orchestrator.cli\n"
-        "try: orchestrator.cli.main()\n"
-        "except SystemExit as end: assert not end.code, end.code"
+        f"for command in {commands!r}:\n"
+        "    sys.argv = ['interlace', *shlex.split(command)]\n"
+        "    try: orchestrator.cli.main()\n"
+        "    except SystemExit as end: assert not end.code, (command, end.code)"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\nsys.stderr.write(' '.join(sys.modules))"],
@@ -141,31 +142,27 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("INTERLACE_DB", str(database))
         patch.setenv("INTERLACE_CACHE", str(folder / "cache"))
         patch.chdir(folder)
-        loaded_by_command(f"run {DESIGN} --quiet")
-        loaded_by_command(f"plan {DESIGN}")  # simulates what it can detect, and keeps that
+        loaded_by_commands(f"run {DESIGN} --quiet")
+        loaded_by_commands(f"plan {DESIGN}")  # simulates what it can detect, and keeps that
         yield
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("command", "never"),
+    ("commands", "never"),
     [
-        ("status", OFTEN),
-        ("queue list", OFTEN),
-        ("query 'SELECT 1'", OFTEN | {"psutil"}),
-        ("db path", OFTEN),
-        ("doctor --json", FRAMES | PLANNING | {"alembic", "vl_convert", "mlx"}),
-        ("history --simulated", PLANNING - {"numpy"} | ELSEWHERE | {"scipy"}),
-        ("audit", PLANNING - {"numpy"} | ELSEWHERE | {"scipy"}),
-        (f"plan {DESIGN}", FRAMES | ELSEWHERE),
-        ("report -o page.html", PLANNING - {"numpy"} | ELSEWHERE - {"vl_convert"} | {"scipy"}),
-        ("audit --help", OFTEN | {"sqlalchemy"}),
-        ("queue add --help", OFTEN | {"sqlalchemy"}),
+        (("status", "queue list", "db path"), OFTEN),
+        (("query 'SELECT 1'",), OFTEN | {"psutil"}),
+        (("doctor --json",), FRAMES | PLANNING | {"alembic", "vl_convert", "mlx"}),
+        (("history --simulated", "audit"), PLANNING - {"numpy"} | ELSEWHERE | {"scipy"}),
+        ((f"plan {DESIGN}",), FRAMES | ELSEWHERE),
+        (("report -o page.html",), PLANNING - {"numpy"} | ELSEWHERE - {"vl_convert"} | {"scipy"}),
+        (("audit --help", "queue add --help"), OFTEN | {"sqlalchemy"}),
     ],
 )
 @pytest.mark.usefixtures("asked")
-def test_a_command_loads_no_more_than_it_needs(command: str, never: set[str]) -> None:
-    loaded = loaded_by_command(command) & never
+def test_a_command_loads_no_more_than_it_needs(commands: tuple[str, ...], never: set[str]) -> None:
+    loaded = loaded_by_commands(*commands) & never
     assert not loaded
 
 

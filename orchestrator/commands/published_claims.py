@@ -8,8 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]  # no types without an extra package
-
 from orchestrator.errors import InputError
 from orchestrator.statistics.claims import Claim, claim_of
 from orchestrator.vocabulary import DEFAULT_METRIC
@@ -41,4 +39,6 @@ def named_claims(names: str = ALL) -> tuple[Claim, ...]:
 
 
 def _read(path: Path) -> Claim:
+    import yaml  # type: ignore[import-untyped]  # no types without an extra package
+
     return claim_of({"name": path.stem} | _DEFAULTS | yaml.safe_load(path.read_text(encoding="utf-8")))

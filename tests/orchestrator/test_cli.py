@@ -119,9 +119,9 @@ def wait_for(shell: Shell, process: subprocess.Popen[bytes], trials: int) -> int
     return count
 
 
-MANY = ["engine.effect=1.0,1.1", "design.rounds=40", "design.warmups=1"]
+MANY = ["engine.effect=1.0,1.1", "design.rounds=20", "design.warmups=1"]
 LONG = [*SIMULATED, *MANY]
-EXPECTED = 40 * 3
+EXPECTED = 20 * 3
 
 
 def workers_alive(shell: Shell) -> list[int]:
@@ -264,9 +264,8 @@ def test_a_run_goes_on_when_nobody_reads_it(shell: Shell) -> None:
 
 def test_a_reader_that_has_had_enough_is_no_verdict(shell: Shell) -> None:
     shell("run", *TWO_ARMS, "--quiet")
-    for style in ("table", "json", "markdown"):
+    for style in ("table", "json"):
         assert unread(shell, "audit", "--format", style) == (0, "")
-    assert unread(shell, "status") == (0, "")
     assert unread(shell, "query", "SELECT * FROM trial_flat", "--format", "csv") == (0, "")
     assert unread(shell, "audit", "--fail-on", "supported")[0] == 1  # a verdict is one, read or not
 

@@ -6,7 +6,6 @@ import html
 import json
 import os
 import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -17,6 +16,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+
+from tests.orchestrator.shells import run_here
+from workers.masking import KNOWN
 
 KEY = "sk-Lab/7+hostile=KEY&90"
 WORD = "correct-horse.battery"
@@ -114,16 +116,10 @@ def server(mode: str) -> Iterator[int]:
 
 
 def interlace(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command that knows no secret but those of its own environment and of what is stored."""
+    KNOWN.clear()
     environment = {**os.environ, **ENVIRONMENT, "INTERLACE_DB": str(folder / "data" / "x.db"), "HOME": str(folder)}
-    return subprocess.run(
-        [sys.executable, "-m", "orchestrator", *words],
-        env=environment,
-        cwd=Path(__file__).parent.parent.parent,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return run_here(*words, env=environment, folder=Path(__file__).parent.parent.parent)
 
 
 def printer(folder: Path) -> Path:

@@ -8,6 +8,7 @@ from orchestrator.statistics.drift import Setting
 from orchestrator.statistics.heat_design import HeatJudgement, judge_heat
 from tests.orchestrator.shells import ENGINE, Shell, one_line
 
+RUNS = 20
 LINEAR = Setting(profile="linear", size=-0.2, noise=0.01)
 
 
@@ -22,7 +23,7 @@ def judged(heat: float, *, decay: float, rounds: int = 20, order: str = "random"
         rounds=rounds,
         alpha=0.05,
         margin=0.02,
-        runs=50,
+        runs=RUNS,
         seed=0,
     )
 
@@ -36,7 +37,7 @@ def test_heat_makes_an_arm_seem_faster_and_a_cooldown_mends_it() -> None:
     assert first.supported <= 0.05
     assert last.cooldown >= 1
     assert abs(last.bias) <= 0.005
-    assert last.is_enough(alpha=0.05, margin=0.02, runs=50)
+    assert last.is_enough(alpha=0.05, margin=0.02, runs=RUNS)
 
 
 def test_without_heat_no_cooldown_is_asked_for() -> None:

@@ -209,7 +209,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Importe
         yield {found.name: found for found in import_smollm2(lambda line: None)}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_real_import_is_what_it_says_and_is_not_repeated(pair: dict[str, ImportedCheckpoint]) -> None:
     lines: list[str] = []
     assert [found.made for found in import_smollm2(lines.append)] == [False, False]
