@@ -1,11 +1,12 @@
 """Small wrong changes, one at a time: which of them do a module's own tests notice? The table of docs/design/tests.md.
 
-    python benchmarks/mutants.py [--sample N] [--seed N] [--fast] [--tests PATHS] [MODULE ...]
+    python benchmarks/mutants.py [--sample N] [--seed N] [--fast] [--hand-made] [--tests PATHS] [MODULE ...]
 
 Each module in `TESTS` is changed in a copy of the project: a comparison is moved to its boundary or reversed, `and`
 becomes `or`, a constant is changed, a `not` or a statement is left out, None is returned. After each change the
 module's tests run in a forked process that stops at the first failure; a module whose tests still pass has a mutant
-that survived, and it is printed. No module: all of them. A sample of 40 per module takes about a minute of CPU each.
+that survived, and it is printed. --hand-made: the changes of hand_made_mutants.toml instead. No module: all of them.
+A sample of 40 per module takes about a minute of CPU each.
 """
 
 import argparse
@@ -21,12 +22,14 @@ import signal
 import sys
 import tempfile
 import time
+import tomllib
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+HAND_MADE = Path(__file__).with_name("hand_made_mutants.toml")
 # The pure core and the modules around it: the tests that answer for each.
 _SERVED = ("tests/workers/engines/test_openai_http.py", "tests/workers/engines/test_lying_server.py")
 _CATALOGUE = ("tests/workers/catalogue",)
@@ -40,6 +43,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "orchestrator/statistics/family.py": (f"{_STATISTICS}/test_family.py",),
     "orchestrator/statistics/sequential.py": (f"{_STATISTICS}/test_sequential.py",),
     "orchestrator/statistics/carry_over.py": (f"{_STATISTICS}/test_carry_over.py",),
+    "orchestrator/statistics/lags.py": (f"{_STATISTICS}/test_carry_over.py", f"{_STATISTICS}/test_heat.py"),
     "orchestrator/statistics/comparability.py": (f"{_STATISTICS}/test_comparability.py",),
     "orchestrator/statistics/factorial.py": (f"{_STATISTICS}/test_factorial.py",),
     "orchestrator/statistics/verdicts.py": (f"{_STATISTICS}/test_verdicts.py",),
@@ -331,11 +335,30 @@ def judged(place: Place, module: str, tests: Sequence[str], made: Sequence[Mutan
     return survivors
 
 
+def hand_made() -> dict[str, list[Mutant]]:
+    """The hand-made mutants by module.
+
+    Raises:
+        SystemExit: what one of them changes does not occur once in its module: it has to follow the module.
+    """
+    found: dict[str, list[Mutant]] = {}
+    for each in tomllib.loads(HAND_MADE.read_text(encoding="utf-8"))["mutant"]:
+        source, old = (ROOT / each["module"]).read_bytes(), each["old"].encode()
+        if source.count(old) != 1:
+            raise SystemExit(f"{HAND_MADE.name}: {each['module']}: {source.count(old)} times {each['old']!r}")
+        start = source.index(old)
+        line, what = source[:start].count(b"\n") + 1, f"{each['old'].strip()} -> {each['new'].strip()}"
+        made = Mutant(line=line, start=start, end=start + len(old), new=each["new"], what=what)
+        found.setdefault(each["module"], []).append(made)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sample", type=int, default=0, help="at most so many mutants of a module; 0: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tests", help="instead of the module's own, separated by commas")
+    parser.add_argument("--hand-made", action="store_true", help="those of hand_made_mutants.toml")
     parser.add_argument("--fast", action="store_true", help="only the tests of the inner loop")
     parser.add_argument("modules", nargs="*")
     asked = parser.parse_args()
@@ -344,8 +367,8 @@ def main() -> None:
         marked = "not slow and not nightly" if asked.fast else "not nightly"
         place = _copied(Path(folder).resolve(), marked=marked)
         place.load()
-        for module in asked.modules or TESTS:
-            every = mutants((ROOT / module).read_bytes())
+        for module in asked.modules or (hand_made() if asked.hand_made else TESTS):
+            every = hand_made()[module] if asked.hand_made else mutants((ROOT / module).read_bytes())
             luck = random.Random(f"{asked.seed} {module}")
             made = luck.sample(every, asked.sample) if 0 < asked.sample < len(every) else every
             tests = asked.tests.split(",") if asked.tests else TESTS[module]
