@@ -335,15 +335,15 @@ def judged(place: Place, module: str, tests: Sequence[str], made: Sequence[Mutan
     return survivors
 
 
-def hand_made() -> dict[str, list[Mutant]]:
-    """The hand-made mutants by module.
+def hand_made(folder: Path) -> dict[str, list[Mutant]]:
+    """The hand-made mutants of the project in this folder, by module.
 
     Raises:
         SystemExit: what one of them changes does not occur once in its module: it has to follow the module.
     """
     found: dict[str, list[Mutant]] = {}
     for each in tomllib.loads(HAND_MADE.read_text(encoding="utf-8"))["mutant"]:
-        source, old = (ROOT / each["module"]).read_bytes(), each["old"].encode()
+        source, old = (folder / each["module"]).read_bytes(), each["old"].encode()
         if source.count(old) != 1:
             raise SystemExit(f"{HAND_MADE.name}: {each['module']}: {source.count(old)} times {each['old']!r}")
         start = source.index(old)
@@ -367,8 +367,9 @@ def main() -> None:
         marked = "not slow and not nightly" if asked.fast else "not nightly"
         place = _copied(Path(folder).resolve(), marked=marked)
         place.load()
-        for module in asked.modules or (hand_made() if asked.hand_made else TESTS):
-            every = hand_made()[module] if asked.hand_made else mutants((ROOT / module).read_bytes())
+        chosen = hand_made(place.folder) if asked.hand_made else {}
+        for module in asked.modules or chosen or TESTS:
+            every = chosen[module] if asked.hand_made else mutants((place.folder / module).read_bytes())
             luck = random.Random(f"{asked.seed} {module}")
             made = luck.sample(every, asked.sample) if 0 < asked.sample < len(every) else every
             tests = asked.tests.split(",") if asked.tests else TESTS[module]
