@@ -9,7 +9,7 @@ from db.escaping import shown_line
 from orchestrator.audit import AuditResult
 from orchestrator.commands.published_claims import named_claims
 from orchestrator.judging import judge_run
-from orchestrator.report.building import build_audit
+from orchestrator.report.building import build_answer, build_audit
 from orchestrator.report.loading import load_material
 from orchestrator.report.render_json import render_json
 from orchestrator.report.render_markdown import render_markdown
@@ -20,17 +20,24 @@ from orchestrator.views.terminal import console
 EXIT_VERDICT = 1  # a verdict is one of those that --fail-on names
 
 
-def audit_and_show(run: StoredRun, *, fail_on: Sequence[str], style: str, against: str | None = None) -> int:
-    """Judge a run, and print the judgement and, beside it, the claims that are named in `against`."""
+def audit_and_show(
+    run: StoredRun, *, fail_on: Sequence[str], style: str, against: str | None = None, full: bool = False
+) -> int:
+    """Judge a run, and print the judgement and, beside it, the claims that are named in `against`.
+
+    Args:
+        full: print all that stands behind the answer as well.
+    """
     claims = () if against is None else named_claims(against)
     judged = judge_run(run)
     material = load_material(run, judged, claims=claims, record=False)
+    build = build_audit if full else build_answer
     if style == "json":
         sys.stdout.write(render_json(material))
     elif style == "markdown":
-        sys.stdout.write(render_markdown(build_audit(material, claims_asked=against is not None), images=None))
+        sys.stdout.write(render_markdown(build(material, claims_asked=against is not None), images=None))
     else:
-        print_document(build_audit(material, claims_asked=against is not None), console())
+        print_document(build(material, claims_asked=against is not None), console())
     return _exit_code(judged.result, fail_on)
 
 

@@ -4,6 +4,7 @@ import datetime as dt
 from collections.abc import Iterable
 from dataclasses import replace
 
+from orchestrator.report.answer import next_commands, verdict_lines
 from orchestrator.report.document import Absent, Document, Fork, Section
 from orchestrator.report.material import Material
 from orchestrator.report.sections.ceiling import ceiling_section
@@ -26,9 +27,9 @@ from orchestrator.report.sections.results import (
 )
 from orchestrator.report.sections.same_answers import losslessness_section
 from orchestrator.report.sections.speculation import sampling_section, widths_section
-from orchestrator.report.verdict import verdict_lines, verdict_sentence
+from orchestrator.report.verdict import verdict_sentence
 from orchestrator.report.warnings import warnings
-from orchestrator.report.words import counted
+from orchestrator.report.words import counted, local_time
 
 Part = Section | Absent
 
@@ -57,6 +58,18 @@ def build_report(material: Material, *, made_at: dt.datetime) -> Document:
     return replace(_said(material, parts), about=_about(material), absent=absent, made=made)
 
 
+def build_answer(material: Material, *, claims_asked: bool = False) -> Document:
+    """What fits on a screen after a run: the verdict, a line or two per arm, and what to type next.
+
+    Args:
+        claims_asked: show the published claims beside it.
+    """
+    claims = claims_section(material) if claims_asked else None
+    parts = [] if claims is None else [claims]
+    absent = tuple(part for part in parts if isinstance(part, Absent))
+    return replace(_said(material, parts), about=_about_answer(material), absent=absent)
+
+
 def build_audit(material: Material, *, claims_asked: bool = False) -> Document:
     """Build what a person reads after a run: the report's words without the evidence behind them.
 
@@ -75,7 +88,7 @@ def build_audit(material: Material, *, claims_asked: bool = False) -> Document:
     ]
     absent = (claims,) if claims_asked and isinstance(claims, Absent) else ()
     sections = [_brief(part) for part in parts if isinstance(part, Section)]
-    return replace(_said(material, sections), about=(f"run {material.run.run_id}",), absent=absent)
+    return replace(_said(material, sections), about=_about_answer(material), absent=absent)
 
 
 def _meaning(material: Material) -> tuple[Part, ...]:
@@ -96,6 +109,7 @@ def _said(material: Material, parts: Iterable[Part]) -> Document:
         warnings=warnings(material),
         verdict=verdict_sentence(material),
         lines=verdict_lines(material),
+        commands=next_commands(material),
         sections=tuple(part for part in parts if isinstance(part, Section)),
     )
 
@@ -108,11 +122,15 @@ def _brief(section: Section) -> Section:
     return replace(section, grids=tuple(grid for grid in section.grids if not grid.extra), forks=tuple(first.values()))
 
 
+def _about_answer(material: Material) -> tuple[str, ...]:
+    return (local_time(material.run.created_at), material.run.chip or material.run.host, f"run {material.run.run_id}")
+
+
 def _about(material: Material) -> tuple[str, ...]:
     run = material.run
     trials = material.trials[material.trials["kind"] == "measured"]["trial_id"].nunique()
     return (
-        f"{run.created_at:%d %B %Y, %H:%M} UTC",
+        local_time(run.created_at),
         run.chip or run.host,
         f"{counted(len(material.plan.arms), 'arm')}, {rounds_words(material)}, {counted(trials, 'measured trial')}",
     )

@@ -115,6 +115,20 @@ class Line:
     verdict: str
     sentence: str
     figure: str
+    arm: str = ""  # what follows is empty if it is not about one arm
+    answer: str = ""  # in a word or two: faster, undecided
+    ratio: str = ""  # with its interval
+    absolute: str = ""  # the arm's rate or time, and the control's
+    because: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command line to type next."""
+
+    purpose: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +149,7 @@ class Document:
     verdict: str  # one sentence
     lines: tuple[Line, ...]
     sections: tuple[Section, ...]
+    commands: tuple[Command, ...] = ()  # that a reader is likely to want next
     absent: tuple[Absent, ...] = field(default=())
     made: str = ""  # the program, the time and the run
 

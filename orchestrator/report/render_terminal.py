@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
+from rich.box import ASCII, ROUNDED
 from rich.console import Console
 from rich.padding import Padding
+from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.report.document import Cell, Document, Fork, Grid, Section, Stroke, text_of
+from orchestrator.report.document import Cell, Document, Fork, Grid, Line, Section, Stroke, text_of
 from orchestrator.report.sketches import plain_letters
 from orchestrator.report.words import shortened, visible
 from orchestrator.views.terminal import table
@@ -22,21 +24,15 @@ STYLES = {
     "muted": "dim",
 }
 FORK_CHARACTERS = 24  # of each text around a divergence
+MOST_DETAILED = 5  # arms; of more, each has one line
+MOST_ANSWERED = 20  # arms in the answer; the tables have them all
 ALARMS = ("Simulated",)  # warnings that are printed in red
 
 
 def print_document(document: Document, out: Console) -> None:
-    """Print the whole document, the verdict first."""
+    """Print the whole document, the answer last, where it stays in sight."""
     printer = _Printer(out)
-    printer.line("")
-    printer.line(", ".join((document.title, *document.about)), "bold")
-    for word, text in document.warnings:
-        printer.line(f"{word.upper()}: {text}", "bold red" if word in ALARMS else "bold yellow")
-    printer.line("")
-    printer.line(document.verdict, "bold")
-    for line in document.lines:
-        figure = f" ({line.figure})" if line.figure else ""
-        printer.text((f"{line.verdict}: ", STYLES[line.tone]), (line.sentence, ""), (figure, "dim"))
+    printer.head(document)
     for section in document.sections:
         printer.line("")
         printer.section(section)
@@ -47,6 +43,7 @@ def print_document(document: Document, out: Console) -> None:
     if document.made:
         printer.line("")
         printer.line(document.made, "dim")
+    printer.answer(document)
 
 
 class _Printer:
@@ -65,6 +62,42 @@ class _Printer:
 
     def letters(self, text: str) -> str:
         return plain_letters(text) if self.plain else text
+
+    def head(self, document: Document) -> None:
+        """The run, and what to know before reading on."""
+        self.line("")
+        self.line(", ".join((document.title, *document.about)), "bold")
+        for word, text in document.warnings:
+            self.line(f"{word.upper()}: {text}", "bold red" if word in ALARMS else "bold yellow")
+
+    def answer(self, document: Document) -> None:
+        """The verdict in one sentence, the arms in a box, and the next commands unbroken, to be copied."""
+        self.line("")
+        self.line(document.verdict, "bold")
+        detailed = len(document.lines) <= MOST_DETAILED
+        shown = document.lines[:MOST_ANSWERED]
+        if not self.out.is_terminal:
+            for line in shown:
+                self.text(*_arm_words(line, detailed=detailed))
+        elif shown:
+            self.out.print(self._box(shown, detailed=detailed))
+        if (more := len(document.lines) - len(shown)) > 0:
+            self.line(f"and {more} more, in the tables of --full", "dim")
+        widest = max((len(each.purpose) for each in document.commands), default=0)
+        for each in document.commands:
+            command = Text.assemble((f"{each.purpose:{widest}}  ", "dim"), self.letters(each.text))
+            self.out.print(command, soft_wrap=True)
+
+    def _box(self, lines: Iterable[Line], *, detailed: bool) -> Panel:
+        """The arms in a frame, each text beside its sign."""
+        grid = Table.grid(padding=(0, 1))
+        for line in lines:
+            (sign, style), *words = _arm_words(line, detailed=detailed)
+            grid.add_row(
+                Text(self.letters(sign.strip()), style=style),
+                Text.assemble(*((self.letters(part), style) for part, style in words)),
+            )
+        return Panel(grid, box=ASCII if self.plain else ROUNDED, expand=False)
 
     def section(self, section: Section) -> None:
         self.line(section.title, "bold")
@@ -130,6 +163,18 @@ class _Printer:
     def _cell(self, value: str | Cell) -> Text:
         style = STYLES[value.tone] if isinstance(value, Cell) and value.tone else ""
         return Text(self.letters(text_of(value)), style=style)
+
+
+def _arm_words(line: Line, *, detailed: bool) -> Sequence[tuple[str, str]]:
+    """An arm's answer in pieces with their styles, the sign first; with details, these stand in a line of their own."""
+    tone = STYLES[line.tone]
+    if not line.arm:
+        return ((f"{line.sign} ", tone), (line.sentence, ""))
+    answer = line.answer if line.verdict in line.answer else f"{line.answer} ({line.verdict})"
+    ratio = f", {line.ratio}" if line.ratio else ""
+    details = "; ".join(part for part in (line.absolute, line.because, line.advice) if part)
+    under = f"\n{details}" if detailed and details else ""
+    return ((f"{line.sign} ", tone), (line.arm, "bold"), (": ", ""), (answer, tone), (ratio, ""), (under, "dim"))
 
 
 def _fork_words(fork: Fork) -> str:

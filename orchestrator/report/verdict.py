@@ -4,12 +4,10 @@ import math
 from collections.abc import Iterable, Sequence
 
 from orchestrator.audit import Comparison
-from orchestrator.findings.turns import late_turns
-from orchestrator.report.document import Line
 from orchestrator.report.material import Material
-from orchestrator.report.words import counted, listed, number, percent, shortened, span, times
+from orchestrator.report.words import listed, number, percent, shortened, times
 from orchestrator.statistics.comparability import Scope
-from orchestrator.vocabulary import METRICS, VERDICTS
+from orchestrator.vocabulary import METRICS
 
 HEADLINE_CHARACTERS = 44
 NOT_RANDOMISED = "not_randomised"  # code of the reason that names the drift which would explain a difference
@@ -46,8 +44,8 @@ def verdict_sentence(material: Material) -> str:
         return material.findings.recommendation.sentence
     control = in_a_headline(material.result.control)
     if len(found) > TOLD_ONE_BY_ONE:
-        return f"Of {len(found)} arms held against {control}, {listed(list(_counts(found)))}{_despite(material)}."
-    return f"Against {control}, {listed(clauses(found))}{_despite(material)}."
+        return f"Of {len(found)} arms held against {control}, {listed(list(_counts(found, _because(material))))}."
+    return f"Against {control}, {listed(clauses(found, _because(material)))}."
 
 
 def clause(one: Comparison) -> str:
@@ -62,15 +60,20 @@ def clause(one: Comparison) -> str:
     return _CLAUSES[one.verdict][0].format(arm)
 
 
-def clauses(found: Sequence[Comparison]) -> list[str]:
-    """State the findings on several arms: those without a size that share a verdict are grouped."""
+def clauses(found: Sequence[Comparison], drift: str = "") -> list[str]:
+    """State the findings on several arms: those without a size that share a verdict are grouped.
+
+    Args:
+        drift: the reason that arms are undecided, appended to these.
+    """
     told = [clause(one) for one in found if one.verdict == "supported" or one.split is not None or one.varies]
     for verdict, (_, plural) in _CLAUSES.items():
         same = [one for one in found if one.verdict == verdict and one.split is None and not one.varies]
+        why = drift if verdict == "could_be_drift" else ""
         if len(same) == 1:
-            told.append(clause(same[0]))
+            told.append(clause(same[0]) + why)
         elif same:
-            told.append(plural.format(listed([in_a_headline(one.treatment) for one in same])))
+            told.append(plural.format(listed([in_a_headline(one.treatment) for one in same])) + why)
     return told
 
 
@@ -103,7 +106,7 @@ def drift_words(drift: float, metric: str) -> str:
     return f"{'lost' if drift < 0 else 'gained'} {percent(abs(drift))} of its speed"
 
 
-def _counts(found: Sequence[Comparison]) -> Iterable[str]:
+def _counts(found: Sequence[Comparison], drift: str) -> Iterable[str]:
     for direction in ("faster", "slower"):
         arms = [one for one in found if one.verdict == "supported" and one.split is None and one.direction == direction]
         arms = [one for one in arms if one.varies is None]
@@ -120,15 +123,21 @@ def _counts(found: Sequence[Comparison]) -> Iterable[str]:
         yield f"{len(varying)} {verb} on the prompt or changed during the run"
     for verdict, (singular, plural) in _COUNTED.items():
         if count := sum(one.verdict == verdict and one.split is None and one.varies is None for one in found):
-            yield f"{count} {singular if count == 1 else plural}"
+            yield f"{count} {singular if count == 1 else plural}{drift if verdict == 'could_be_drift' else ''}"
 
 
-def _despite(material: Material) -> str:
+def _because(material: Material) -> str:
+    """Return the drift that leaves arms undecided, as the end of a sentence; empty if there is none worth telling."""
+    drift = told_drift(material)
+    return "" if drift is None else f", because the machine {drift_words(drift, material.result.metric)}"
+
+
+def told_drift(material: Material) -> float | None:
+    """Return the change of the control from its first run to its last if it is worth telling, else None."""
     drift = material.result.drift
     if drift is None or abs(drift) < DRIFT_WORTH_TELLING or _within_floor(material, 1 + drift):
-        return ""
-    joint = "although" if any(one.verdict == "supported" for one in material.overall) else "while"
-    return f", {joint} the control itself {drift_words(drift, material.result.metric)} during the run"
+        return None
+    return drift
 
 
 def _within_floor(material: Material, ratio: float) -> bool:
@@ -148,34 +157,6 @@ def _unrandomised(material: Material) -> str:
     one = max(found, key=lambda each: abs(math.log(each.ratio or 1.0)))
     pair = f"{in_a_headline(one.treatment)} and {in_a_headline(one.control)}"
     return f"The order was not drawn at random: the {times(one.ratio)} between {pair} cannot be told from drift."
-
-
-def verdict_lines(material: Material) -> tuple[Line, ...]:
-    """Return a line per treatment over all prompts, then the later turns that an average would hide."""
-    told = material.findings.turns if material.run.randomised else ()
-    late = late_turns(told, control=material.result.control)
-    return (
-        *(_line(one, 1 - material.result.alpha) for one in material.overall),
-        *(Line(sign="!", tone="doubt", verdict="late", sentence=said, figure="") for said in late),
-    )
-
-
-def _line(one: Comparison, confidence: float) -> Line:
-    verdict = VERDICTS[one.verdict]
-    parts = [] if one.ratio is None else [times(one.ratio)]
-    if one.ci_low is not None or one.ci_high is not None:
-        parts[-1] += f" ({percent(confidence)}: {span(one.ci_low, one.ci_high)})"
-    if one.wins is not None:
-        parts.append(f"faster in {one.wins} of {counted(one.rounds, 'round')}")
-    unproved = next((reason.text for reason in one.reasons if reason.code == NOT_RANDOMISED), None)
-    parts += [unproved] if unproved else []
-    return Line(
-        sign=verdict.sign,
-        tone=verdict.tone,
-        verdict=verdict.words,
-        sentence=sentence(one),
-        figure=", ".join(parts),
-    )
 
 
 def sentence(one: Comparison) -> str:

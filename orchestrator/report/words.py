@@ -1,5 +1,7 @@
 """Formatting of numbers, and of text of unknown origin, for readers. Pure."""
 
+import datetime as dt
+
 from db.escaping import shown as shown
 from db.escaping import shown_line as shown_line
 
@@ -93,6 +95,11 @@ def seconds(value: float | None) -> str:
         return f"{number(value)} s"
     minutes = round(value / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def local_time(moment: dt.datetime) -> str:
+    """A moment by the clock of this machine, with its zone."""
+    return f"{moment.astimezone():%d %B %Y, %H:%M %Z}".lstrip("0")
 
 
 def size(value: float | None) -> str:

@@ -31,6 +31,12 @@ class _Terminal(Console):
     def render_str(self, text: str, **settings: Any) -> Text:
         return super().render_str(shown(text), **settings)
 
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **settings: Any) -> None:
+        """Print; wrap text for a terminal only: in a log, a search has to find whole lines."""
+        if soft_wrap is None and not self.is_terminal and all(isinstance(each, str | Text) for each in objects):
+            soft_wrap = True
+        super().print(*objects, soft_wrap=soft_wrap, **settings)
+
     def on_broken_pipe(self) -> None:
         """Whoever read it has had enough, as `head` has: what was asked for goes on unheard, a run above all."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
