@@ -29,7 +29,9 @@ def render_markdown(report: Document, *, images: str | None) -> str:
     if report.absent:
         lines += ["", "## Not here, and why", ""]
         lines += [f"- {in_markdown(one.title)}: {in_markdown(one.reason)}" for one in report.absent]
-    return "\n".join([*lines, "", f"_{in_markdown(report.made)}_", ""])
+    if report.made:
+        lines += ["", f"_{in_markdown(report.made)}_"]
+    return "\n".join([*lines, ""])
 
 
 def _section(section: Section, images: str | None) -> Iterable[str]:

@@ -26,6 +26,7 @@ STYLES = {
 FORK_CHARACTERS = 24  # of each text around a divergence
 MOST_DETAILED = 5  # arms; of more, each has one line
 MOST_ANSWERED = 20  # arms in the answer; the tables have them all
+_NARROW = {"⚠": "!"}  # some terminals draw a sign over its neighbour
 ALARMS = ("Simulated",)  # warnings that are printed in red
 
 
@@ -167,14 +168,14 @@ class _Printer:
 
 def _arm_words(line: Line, *, detailed: bool) -> Sequence[tuple[str, str]]:
     """An arm's answer in pieces with their styles, the sign first; with details, these stand in a line of their own."""
-    tone = STYLES[line.tone]
+    tone, sign = STYLES[line.tone], f"{_NARROW.get(line.sign, line.sign)} "
     if not line.arm:
-        return ((f"{line.sign} ", tone), (line.sentence, ""))
+        return ((sign, tone), (f"{line.verdict}: ", tone), (line.sentence, ""))
     answer = line.answer if line.verdict in line.answer else f"{line.answer} ({line.verdict})"
     ratio = f", {line.ratio}" if line.ratio else ""
     details = "; ".join(part for part in (line.absolute, line.because, line.advice) if part)
     under = f"\n{details}" if detailed and details else ""
-    return ((f"{line.sign} ", tone), (line.arm, "bold"), (": ", ""), (answer, tone), (ratio, ""), (under, "dim"))
+    return ((sign, tone), (line.arm, "bold"), (": ", ""), (answer, tone), (ratio, ""), (under, "dim"))
 
 
 def _fork_words(fork: Fork) -> str:

@@ -29,7 +29,11 @@ def test_run_then_query_then_audit(shell: Shell) -> None:
     assert verdict["direction"] == "faster"
     assert float(str(verdict["ratio"])) == pytest.approx(1.2, abs=0.03)
     assert json.loads(shell("audit", "last", "--format", "json").stdout)
-    assert "| " in shell("audit", "--format", "markdown").stdout
+    assert "| " in shell("audit", "--full", "--format", "markdown").stdout
+    brief = shell("audit").stdout
+    assert "effect=1.2: faster (supported), 1.2" in brief
+    assert len(brief.splitlines()) <= 30
+    assert "interlace audit " in brief
 
 
 def test_fail_on_turns_a_verdict_into_an_exit_code(shell: Shell) -> None:
@@ -219,7 +223,8 @@ def test_an_unfinished_run_has_all_its_arms_and_passes_no_check(shell: Shell) ->
     shell("run", *TWO_ARMS, "--quiet")
     change(shell, "UPDATE run SET status = 'interrupted'", "DELETE FROM trial WHERE kind <> 'bracket'")
     said = " ".join(shell("audit").stdout.split())
-    assert "effect=1.1 against effect=1: no complete round yet" in said
+    assert "effect=1.1: undecided (underpowered)" in said
+    assert "no complete round yet" in said
     assert "Nothing to compare" not in said
     assert "(interrupted): not finished" in one_line(shell("audit", "--fail-on", "supported", code=3))
     assert "underpowered" in one_line(shell("audit", "--fail-on", "underpowered", code=1))

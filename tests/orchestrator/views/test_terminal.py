@@ -75,9 +75,14 @@ def test_text_is_no_markup() -> None:
 
 
 def test_a_width_is_kept_whatever_stands_for_a_character() -> None:
-    out = printed(lambda console_: console_.print(Text("\u202e" * 40)), COLUMNS="80")
+    out = printed(lambda console_: console_.print(Text("\u202e" * 40), soft_wrap=False), COLUMNS="80")
     assert max(map(len, out.splitlines())) <= 80
     assert out.replace("\n", "") == "⟨U+202E⟩" * 40
+
+
+def test_a_log_holds_whole_lines() -> None:
+    out = printed(lambda console_: console_.print("word " * 40), COLUMNS="80")
+    assert out == "word " * 40 + "\n"
 
 
 def test_who_stops_reading_stops_nothing() -> None:
