@@ -9,7 +9,14 @@ import pandas as pd
 from db.engine import Database
 from db.errors import DatabaseError
 from db.frames import runs
-from db.history import arm_history, generations_over_time, other_evenings, runs_with_exclusions
+from db.history import (
+    SERIES,
+    VERSIONS,
+    arm_history,
+    generations_over_time,
+    other_evenings,
+    runs_with_exclusions,
+)
 from db.session import open_existing
 from orchestrator.audit import METHOD_VERSION, AuditResult, Inference, audit
 from orchestrator.errors import RefusedError
@@ -25,6 +32,7 @@ from orchestrator.statistics.drift_audit import audit_by_drift
 from orchestrator.statistics.evenings import Evenings, between_evenings, by_pair
 from orchestrator.statistics.factorial import Factorial, factorial
 from orchestrator.statistics.factors import Table, two_factors
+from orchestrator.statistics.history import Point, Series, change_points
 from orchestrator.statistics.observations import Usable, measured_rows
 from orchestrator.statistics.power import observed_setting
 from orchestrator.statistics.unrandomised import DriftExplanation, explain_by_drift
@@ -210,7 +218,33 @@ def _dropped_trials(database: Database, run_id: str, metric: str) -> list[str]:
     return [str(trial) for trial in measured.loc[~measured["usable"], "trial_id"].unique()]
 
 
-def explanations(points: pd.DataFrame) -> tuple[DriftExplanation, ...]:
+def series_of(rows: pd.DataFrame) -> tuple[Series, ...]:
+    """Return each configuration of `judged_history` over time, with the changes of its level."""
+    return tuple(_series(own) for _, own in rows.groupby(list(SERIES), sort=False))
+
+
+def _series(rows: pd.DataFrame) -> Series:
+    points = tuple(
+        Point(
+            run_id=row["run_id"],
+            at=row["created_at"].to_pydatetime(),
+            value=row["value"],
+            versions={name: row[name] for name in VERSIONS if isinstance(row[name], str)},
+        )
+        for row in rows.to_dict("records")
+    )
+    newest = rows.iloc[-1]
+    name = f"{newest['arm']} [{newest['config_sha256'][:SHORT_HASH]}] on {newest['host']}"
+    return Series(name=name, points=points, changes=change_points(points))
+
+
+def explanations(rows: pd.DataFrame) -> tuple[DriftExplanation, ...]:
+    """Return `explanations_within` of each workload on each host, of rows of `judged_history`."""
+    groups = rows.groupby(["workload_sha256", "host"], sort=False)
+    return tuple(one for _, together in groups for one in explanations_within(together))
+
+
+def explanations_within(points: pd.DataFrame) -> tuple[DriftExplanation, ...]:
     """Compute the drift that would explain the differences of configurations never measured in one run.
 
     The control is the configuration that ran most often, of these the earliest: one that restored its settings at the

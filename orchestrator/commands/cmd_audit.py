@@ -11,7 +11,7 @@ from orchestrator.errors import IncompleteError
 @click.argument("run_text", metavar="RUN", default="last")
 @options.db
 @options.fail_on
-@click.option("--format", "style", type=click.Choice(["table", "json", "markdown"]), default="table")
+@options.document_format
 @click.option("--against", metavar="CLAIMS", help="Set results beside published figures: `claims` for all, or names.")
 @click.option("--full", is_flag=True, help="Print all tables, figures and remarks, then the answer.")
 def command(

@@ -11,12 +11,13 @@ from orchestrator.errors import InputError
 @click.argument("run_a", metavar="RUN_A")
 @click.argument("run_b", metavar="RUN_B")
 @options.db
-def command(run_a: str, run_b: str, url: str | None) -> None:
+@options.document_format
+def command(run_a: str, run_b: str, url: str | None, style: str) -> None:
     """Relate two runs through the control that both of them held."""
+    from orchestrator.commands.documents import show
     from orchestrator.judging import evenings_of, run_side
-    from orchestrator.report.relations import print_comparison
+    from orchestrator.report.relations import build_comparison, comparison_values
     from orchestrator.statistics.compare import compare_runs
-    from orchestrator.views.terminal import console
 
     database = open_stored(url)
     sides = [measured_run(database, text) for text in (run_a, run_b)]
@@ -24,4 +25,5 @@ def command(run_a: str, run_b: str, url: str | None) -> None:
         raise InputError(f"{run_a} and {run_b} are the same run: name two, see `interlace status`")
     first, second = map(run_side, sides)
     evenings = evenings_of(database, first.run_id, without=second.run_id)
-    print_comparison(compare_runs(first, second, evenings=evenings), console())
+    found, runs = compare_runs(first, second, evenings=evenings), (first.run_id, second.run_id)
+    show(build_comparison(found, runs), comparison_values(found, runs), style)

@@ -1,21 +1,18 @@
 """A run's audit, as `audit` prints it and as `run` and `resume` end with. Loads pandas."""
 
-import sys
 from collections.abc import Sequence
 
 import click
 
 from db.escaping import shown_line
 from orchestrator.audit import AuditResult
+from orchestrator.commands.documents import show
 from orchestrator.commands.published_claims import named_claims
 from orchestrator.judging import judge_run
 from orchestrator.report.building import build_answer, build_audit
 from orchestrator.report.loading import load_material
-from orchestrator.report.render_json import render_json
-from orchestrator.report.render_markdown import render_markdown
-from orchestrator.report.render_terminal import print_document
+from orchestrator.report.render_json import audit_values
 from orchestrator.stored_run import StoredRun
-from orchestrator.views.terminal import console
 
 EXIT_VERDICT = 1  # a verdict is one of those that --fail-on names
 
@@ -32,12 +29,7 @@ def audit_and_show(
     judged = judge_run(run)
     material = load_material(run, judged, claims=claims, record=False)
     build = build_audit if full else build_answer
-    if style == "json":
-        sys.stdout.write(render_json(material))
-    elif style == "markdown":
-        sys.stdout.write(render_markdown(build(material, claims_asked=against is not None), images=None))
-    else:
-        print_document(build(material, claims_asked=against is not None), console())
+    show(build(material, claims_asked=against is not None), audit_values(material), style)
     return _exit_code(judged.result, fail_on)
 
 

@@ -44,6 +44,11 @@ def fail_on(command: Command) -> Command:
     )(command)
 
 
+def document_format(command: Command) -> Command:
+    """`--format`, as `style`: see `orchestrator.commands.documents`."""
+    return click.option("--format", "style", type=click.Choice(["table", "json", "markdown"]), default="table")(command)
+
+
 def metric(*, help: str | None = None, default: str | None = None) -> Callable[[Command], Command]:
     """`--metric`, as `metric`."""
     return click.option(

@@ -67,6 +67,15 @@ class Change:
         return f"{size}, unexplained: no recorded version changed there"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One configuration on one machine over time."""
+
+    name: str
+    points: tuple[Point, ...]  # in time order
+    changes: tuple[Change, ...]
+
+
 def change_points(points: Sequence[Point], *, seed: int = 0) -> tuple[Change, ...]:
     """The changes of level, in time order; none with fewer than twice `MIN_POINTS` points."""
     ordered = sorted(points, key=lambda point: point.at)

@@ -318,6 +318,11 @@ def test_runs_one_after_the_other_could_be_drift_and_history_says_so(shell: Shel
     assert "could be drift" in said
     assert "an hour would explain the difference" in said
     assert "against itself shows" in said
+    values = json.loads(shell("history", "--simulated", "--format", "json").stdout)
+    assert [len(one["points"]) for one in values["series"]] == [2, 1, 1]
+    assert len(values["explanations"]) == 2
+    pasted = shell("history", "--simulated", "--format", "markdown").stdout
+    assert "| run | started (UTC) | end\\_to\\_end\\_tps |" in pasted
 
 
 def test_two_runs_are_related_through_their_control_only(shell: Shell) -> None:
@@ -326,6 +331,9 @@ def test_two_runs_are_related_through_their_control_only(shell: Shell) -> None:
     runs = [str(row["id"]) for row in shell.ask("SELECT id FROM run ORDER BY created_at")]
     said = shell("compare", *runs).stdout
     assert "not known: measure both arms in one run" in " ".join(said.split())
+    values = json.loads(shell("compare", *runs, "--format", "json").stdout)
+    assert values["runs"] == runs
+    assert f"| {values['relations'][0]['ratio']:.3f} |" in shell("compare", *runs, "--format", "markdown").stdout
     assert "same run" in one_line(shell("compare", runs[0], runs[0], code=2))
     shell("run", *SIMULATED, "engine.effect=1.2,1.3", "design.rounds=8", "--quiet")
     assert "missing: a shared control" in one_line(shell("compare", runs[0], "last", code=2))

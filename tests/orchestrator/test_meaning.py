@@ -9,7 +9,7 @@ import pytest
 from orchestrator.findings.values import Figure
 from orchestrator.report.building import build_audit, build_report
 from orchestrator.report.document import Section as ReportSection
-from orchestrator.report.render_json import render_json
+from orchestrator.report.render_json import audit_values, render_json
 from orchestrator.report.render_markdown import render_markdown
 from orchestrator.report.sections.same_answers import losslessness_section
 from orchestrator.report.sections.speculation import widths_section
@@ -109,7 +109,7 @@ def test_the_terminal_shows_it_within_its_width(article: Told, width: int, encod
 
 
 def test_json_and_markdown_carry_the_same_findings(article: Told) -> None:
-    body = json.loads(render_json(article.material))
+    body = json.loads(render_json(audit_values(article.material)))
     assert body["run_id"] == article.run_id
     assert body["findings"]["recommendation"]["sentence"] == article.findings.recommendation.sentence
     assert body["findings"]["turns"][1]["turns"][1]["cached_tokens"]["value"] == 0.0
