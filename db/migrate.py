@@ -3,6 +3,9 @@
 An upgrade is one transaction with foreign keys off: it happens whole or not at all, and recreating a parent table
 (SQLite cannot alter a constraint) does not delete its children. References are checked before the commit.
 
+Views hold no data, so no revision mentions them: an upgrade drops them first and creates those of `migrations/views`
+last.
+
 Alembic runs the revisions, and is imported only for that: which revisions there are is read from their files, because
 every command asks for a database's version first, and importing Alembic takes as long as importing SQLAlchemy.
 """
@@ -59,8 +62,7 @@ def current(url: str, *, scripts: str = SCRIPTS) -> Version:
     path = database_path(url)
     check_file(path)
     check_disk(path)
-    parents = _parents(scripts)
-    (head,) = parents.keys() - parents.values()
+    parents, head = _parents(scripts), newest_revision(scripts)
     names, revision = _stored_version(path)
     if revision is None:
         state = State.FRESH if names <= {VERSION_TABLE} else State.FOREIGN
@@ -80,6 +82,8 @@ def upgrade(url: str, *, scripts: str = SCRIPTS) -> Version:
     """
     found = current(url, scripts=scripts)
     refuse_unknown(found)
+    if found.state is State.CURRENT:
+        return found
     engine = open_migration_engine(url)
     try:
         with storage_errors(str(found.path)), engine.connect() as plain:
@@ -128,15 +132,36 @@ def refuse_all_but_current(version: Version) -> None:
 
 
 def run_revisions(connection: Connection, scripts: str = SCRIPTS, *, to: str = "head") -> None:
-    """Run the revisions that a database lacks, on a connection that is inside a transaction."""
+    """Run the revisions that a database lacks, on a connection that is inside a transaction.
+
+    A database that is brought to an earlier revision than the newest has no views.
+    """
     from alembic import command
     from alembic.config import Config
 
+    views = view_files(scripts)
+    for name in views:
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
     config = Config()
     config.set_main_option("script_location", scripts.replace("%", "%%"))
     config.attributes["connection"] = connection
     config.attributes["version_table"] = VERSION_TABLE
     command.upgrade(config, to)
+    if to in ("head", newest_revision(scripts)):
+        for file in views.values():
+            connection.exec_driver_sql(file.read_text(encoding="utf-8"))
+
+
+def view_files(scripts: str = SCRIPTS) -> dict[str, Path]:
+    """Each view's name with the file that creates it."""
+    return {file.stem: file for file in sorted(Path(scripts, "views").glob("*.sql"))}
+
+
+def newest_revision(scripts: str = SCRIPTS) -> str:
+    """The revision that no other one follows."""
+    parents = _parents(scripts)
+    (head,) = parents.keys() - parents.values()
+    return head
 
 
 def broken_reference(row: tuple[str, int, str, int]) -> str:

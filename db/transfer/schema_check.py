@@ -16,7 +16,7 @@ from db.check import Ddl, migrated_ddl, normalised_ddl
 from db.engine import connect_readonly
 from db.errors import SchemaError, TransferError, in_one_line, storage_errors
 from db.guard import deadline, limit
-from db.migrate import State, Version, broken_reference, current, upgrade
+from db.migrate import State, Version, broken_reference, current, upgrade, view_files
 
 _AUTOMATIC = re.compile(r"sqlite_autoindex_\w+")
 # SQLite's own statistics, where somebody ran ANALYZE.
@@ -43,7 +43,7 @@ def examine(copy: Path, *, shown: Path) -> None:
     try:
         with storage_errors(str(shown)), closing(connect_strange(copy)) as connection:
             with deadline(connection, copy, shown=shown):
-                _refuse_strange_schema(connection, str(version.revision), shown)
+                _refuse_strange_schema(connection, version, shown)
                 _refuse_damage(connection, shown)
         if version.state is State.OLDER:
             upgrade(str(copy))
@@ -61,15 +61,18 @@ def _refuse_other_than_ours(version: Version, shown: Path) -> None:
         raise TransferError(f"{shown}: holds no interlace database; name one, see `interlace db path` where it is from")
 
 
-def _refuse_strange_schema(connection: sqlite3.Connection, revision: str, shown: Path) -> None:
+def _refuse_strange_schema(connection: sqlite3.Connection, version: Version, shown: Path) -> None:
     if connection.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
         raise SchemaError(f"{shown}: its texts are not UTF-8; export the run again")
-    wanted = _made_by(revision)
+    wanted = _made_by(str(version.revision))
+    replaced = view_files() if version.state is State.OLDER else {}  # by the upgrade, before anything reads them
     found: dict[str, Ddl] = {}
     for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
         if not isinstance(name, str) or not isinstance(sql, str | None):
             raise SchemaError(f"{shown}: its schema is damaged; take it from a backup")
         if sql is None and kind == "index" and _AUTOMATIC.fullmatch(name):
+            continue
+        if kind == "view" and name in replaced:
             continue
         ddl = normalised_ddl(sql or "")
         if name not in wanted or not re.match(rf"CREATE (UNIQUE )?{kind} ", ddl[0], re.IGNORECASE):

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from alembic.script import ScriptDirectory
 from db import check as check_module
 from db.check import check, compare_ddl, migrated_ddl, model_ddl, model_drift, normalised_ddl
 from db.errors import LocationError, SchemaError
-from db.migrate import SCRIPTS, VERSION_TABLE, State, current, refuse_all_but_current, upgrade
+from db.migrate import SCRIPTS, VERSION_TABLE, State, current, refuse_all_but_current, upgrade, view_files
 from tests.db.conftest import Database
 from tests.db.filling import fill
 
@@ -99,6 +100,12 @@ def test_the_revisions_are_read_from_their_files_as_alembic_reads_them(database:
         connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = 'from the future'")
         connection.commit()
     assert current(database.url).state is State.NEWER
+
+
+def test_whoever_changes_a_view_adds_a_revision() -> None:
+    """Views are created by an upgrade, so a database that has the newest revision already would keep the old ones."""
+    views = b"".join(path.read_bytes() for path in view_files().values())
+    assert (HEAD, sha256(views).hexdigest()[:16]) == ("0008", "22c265208bd1a9e2")
 
 
 def test_upgrading_twice_changes_nothing(database: Database) -> None:

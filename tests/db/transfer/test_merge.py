@@ -186,6 +186,16 @@ def test_a_schema_that_is_not_ours_is_not_read(added: str, said: str, bench: Ben
     assert contents(database.path)["run"] == []
 
 
+def test_a_view_of_an_older_version_is_replaced_before_it_is_asked(tmp_path: Path, database: Database) -> None:
+    old = tmp_path / "old.db"
+    with closing(sqlite3.connect(old)) as connection:
+        connection.executescript(Path("tests/fixtures/databases/0004.sql").read_text())
+        connection.executescript(f"DROP VIEW trial_flat; CREATE VIEW trial_flat AS SELECT {ENDLESS} AS run_id")
+    merge(database.url, old)
+    assert len(contents(database.path)["run"]) == 2
+    assert check(database.url).ok
+
+
 def test_a_version_that_is_a_view_is_not_asked(bench: Bench, database: Database) -> None:
     other = bench.build(Description(side="b", runs=[RunState(number=1)]))
     with closing(sqlite3.connect(other)) as connection:
