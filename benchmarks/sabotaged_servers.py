@@ -281,7 +281,7 @@ class Stage:
         signal.unlink(missing_ok=True)
         body = {"user": json.dumps({"speculate": speculate, "signal": str(signal)} | orders)}
         helper = threading.Thread(target=lambda: self._once(signal, meanwhile))
-        engine._own = replace(engine._own, body=body)  # noqa: SLF001 - the body of one request
+        engine.own = replace(engine.own, body=body)
         engine.start_conversation()
         messages = [{"role": "user", "content": PROMPT}]
         engine.prepare(TurnRequest(messages=messages, turn=0, max_tokens=tokens, seed=0))

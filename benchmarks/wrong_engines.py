@@ -142,7 +142,7 @@ def attached(launched: LaunchedEngine, checkpoint: dict[str, Any], *, preset: st
 
 def place_of(launched: LaunchedEngine) -> tuple[str, Path]:
     """The URL of a launched server, and the file of its output."""
-    process = launched._process  # noqa: SLF001 - private to the engine, but a second client needs it
+    process = launched.process
     assert process is not None
     return f"http://127.0.0.1:{process.spec.port}", process.log.path
 

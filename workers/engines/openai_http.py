@@ -65,7 +65,7 @@ class OpenaiHttp(ServerEngine):
         from workers.http.client import Client
 
         own = parse_settings(Settings, self.settings, engine="openai_http")
-        self._own = own
+        self.own = own
         self.mechanism = own.mechanism
         preset = _preset(own)
         log, log_start = self._open_log(own)
@@ -101,7 +101,7 @@ class OpenaiHttp(ServerEngine):
     def _extra_body(self, request: TurnRequest) -> Mapping[str, Any]:
         asked = {"ignore_eos": True} if self._sampling.ignore_eos else {}
         afresh = self._signs().preset.afresh(turn=request.turn, conversation=self._conversation)
-        return asked | afresh | dict(self._own.body)
+        return asked | afresh | dict(self.own.body)
 
     def start_conversation(self) -> None:
         super().start_conversation()

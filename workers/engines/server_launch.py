@@ -70,8 +70,8 @@ class LaunchedEngine(ServerEngine):
 
     preset_name = "none"
     title = "server"
-    _process: ServerProcess | None = None
-    _folder: "tempfile.TemporaryDirectory[str] | None" = None
+    process: ServerProcess | None = None  # the server; None before it is launched, after it ended, and if attached
+    folder: "tempfile.TemporaryDirectory[str] | None" = None  # its scratch files
 
     # ---- what each engine says ----
 
@@ -129,15 +129,15 @@ class LaunchedEngine(ServerEngine):
         )
 
     def _require_server(self) -> None:
-        if self._process is not None:
-            self._process.require_alive()
-            self._process.require_listener()
+        if self.process is not None:
+            self.process.require_alive()
+            self.process.require_listener()
 
     def _served(self, first: Answer) -> Served:
         """Launched: what its interpreter holds, or else its process; attached: see `ServerEngine`."""
-        if self._process is None:
+        if self.process is None:
             return super()._served(first)
-        spec = self._process.spec
+        spec = self.process.spec
         found = served_versions.of_command(spec.command, spec.environment)
         if found.reason:
             told = served_versions.of_processes(self._signs().port.pids())
@@ -146,8 +146,8 @@ class LaunchedEngine(ServerEngine):
 
     def close(self) -> None:
         super().close()
-        process, self._process = self._process, None
-        folder, self._folder = self._folder, None
+        process, self.process = self.process, None
+        folder, self.folder = self.folder, None
         try:
             if process is not None:
                 process.stop()
@@ -159,18 +159,18 @@ class LaunchedEngine(ServerEngine):
 
     def _launch(self) -> None:
         remove_abandoned_folders()
-        self._folder = tempfile.TemporaryDirectory(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-")
+        self.folder = tempfile.TemporaryDirectory(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-")
         port = free_port()
-        spec = self._command(port, Path(self._folder.name))
-        self._process = ServerProcess(spec)
+        spec = self._command(port, Path(self.folder.name))
+        self.process = ServerProcess(spec)
         client = self._connected_to(f"http://{HOST}:{port}")
-        self._connect(client, load_preset(self.preset_name), self._process.log, self._process.log_start)
+        self._connect(client, load_preset(self.preset_name), self.process.log, self.process.log_start)
 
     def _first_answer(self, ready_s: float) -> Answer:
         """Wait until it listens, see that it is the one that was launched, and let it answer once."""
         deadline = time.monotonic() + ready_s
-        while self._process is not None and not self._process.listens():
-            self._process.require_alive()
+        while self.process is not None and not self.process.listens():
+            self.process.require_alive()
             self._raise_what_the_log_says()
             self._wait_or_give_up(deadline, ready_s, "it listens on no port")
         while True:

@@ -81,8 +81,8 @@ def attached(kind: type[Omlx], running: Running, checkpoint: dict[str, Any], **s
 
 def require_untouched(engine: LaunchedEngine, running: Running) -> None:
     """Nothing was started for it, and its end leaves the server as it was."""
-    assert engine._process is None  # noqa: SLF001 - the test looks behind the engine
-    assert engine._folder is None  # noqa: SLF001
+    assert engine.process is None
+    assert engine.folder is None
     engine.close()
     assert running.process.poll() is None
     assert port_is_open(int(running.url.rpartition(":")[2]))

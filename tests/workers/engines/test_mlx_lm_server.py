@@ -82,7 +82,7 @@ def test_a_conversation_keeps_its_prefix_and_the_next_one_does_not(case: EngineC
 def test_the_process_that_answers_is_ours_and_is_gone_after_closing(checkpoint: dict[str, Any]) -> None:
     engine = server(checkpoint, {"prefix_cache": False})
     engine.load()
-    process = engine._process  # noqa: SLF001 - the test looks behind the engine
+    process = engine.process
     assert process is not None
     assert process.require_listener() in {process.pid, *(p.pid for p in psutil.Process(process.pid).children())}
     first, second = converse(engine, FIRST, FIRST)
@@ -100,7 +100,7 @@ def test_a_model_that_it_cannot_load_fails_with_its_own_words(checkpoint: dict[s
     engine = server(broken, {"ready_s": 30.0, "first_token_s": 20.0})
     with pytest.raises(EngineError, match=r"no_such_model|generation thread died|has ended"):
         engine.load()
-    assert engine._process is None  # noqa: SLF001
+    assert engine.process is None
 
 
 def test_what_the_server_cannot_do_is_refused_before_it_starts(checkpoint: dict[str, Any]) -> None:
@@ -199,7 +199,7 @@ def test_a_server_that_does_not_answer_costs_the_budget_and_no_more(case: Engine
     """It is stopped meanwhile: else a slow reader may find the answer there when its time has run out."""
     (served,) = converse(case.engine, FIRST, max_tokens=8)
     request = retell(served.result.prompt_sha256)
-    process = case.engine._process  # noqa: SLF001 - the test looks behind the engine
+    process = case.engine.process
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
     try:

@@ -68,7 +68,7 @@ def test_dflash_engages_with_the_requests_own_line(case: EngineCase) -> None:
 
 
 def test_its_process_is_known_although_it_renamed_itself(case: EngineCase) -> None:
-    process = case.engine._process  # type: ignore[attr-defined]  # noqa: SLF001
+    process = case.engine.process  # type: ignore[attr-defined]
     assert process.require_listener() == process.pid
     assert psutil.Process(process.pid).cmdline()[0].startswith("omlx-server")
 
@@ -157,7 +157,7 @@ def test_a_server_that_never_gets_ready_is_given_up_and_stopped(make: Any) -> No
     with pytest.raises(EngineError, match=r"not ready after 0\.8 s.*HTTP 503") as failed:
         engine.load()
     assert failed.value.kind is FaultKind.hung_load
-    assert engine._process is None  # noqa: SLF001
+    assert engine.process is None
 
 
 def test_an_error_of_the_server_comes_with_the_cause_in_its_log(make: Any) -> None:
@@ -192,7 +192,7 @@ def test_a_stubborn_server_and_its_child_are_gone_in_the_end(make: Any, monkeypa
     monkeypatch.setattr("workers.supervision.server_process.TERM_GRACE_S", 0.5)
     engine = make(Omlx, "stubborn")
     engine.load()
-    process = engine._process  # noqa: SLF001
+    process = engine.process
     children = psutil.Process(process.pid).children()
     assert children
     engine.close()
@@ -205,7 +205,7 @@ def test_an_old_server_on_the_port_is_not_taken_for_ours(make: Any, monkeypatch:
     old = make(Omlx, "good")
     old.load()
     try:
-        busy = old._process.spec.port  # noqa: SLF001
+        busy = old.process.spec.port
         monkeypatch.setattr("workers.engines.server_launch.free_port", lambda: busy)
         with pytest.raises(EngineError, match=r"has ended|is answered by process"):
             make(Omlx, "good").load()
@@ -227,7 +227,7 @@ def test_settings_are_those_of_the_arm(make: Any, tmp_path: Path, checkpoint: di
     )
     engine.load()
     try:
-        base = Path(engine._folder.name)  # noqa: SLF001
+        base = Path(engine.folder.name)
         server = json.loads((base / "settings.json").read_text())
         model = json.loads((base / "model_settings.json").read_text())["models"]["tiny"]
         assert server["server"]["burst_decode_mode"] == "off"
