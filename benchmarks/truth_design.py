@@ -20,8 +20,7 @@ from orchestrator.statistics.drift import Setting
 from orchestrator.statistics.findings import Comparison
 from orchestrator.statistics.heat_design import COOLDOWNS, judge_heat
 from tests.orchestrator.flat import FlatRun
-from tests.orchestrator.statistics.test_losses import throttling
-from tests.orchestrator.statistics.test_uncached import conversation
+from tests.orchestrator.statistics.frames import conversation, throttling
 
 SETTING = Setting(profile="linear", size=-0.1, noise=0.01)
 

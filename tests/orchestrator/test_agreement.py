@@ -14,14 +14,9 @@ from orchestrator.cli import cli
 from orchestrator.errors import InputError, NotOursError
 from orchestrator.running.planned_here import LIST_NAME, is_remembered, remember
 from orchestrator.state_folder import state_folder
-from tests.orchestrator.test_wall import Desk, hostile_file, make_hostile
+from tests.orchestrator.desk import Desk, hostile_file, make_hostile
 
 QUESTION = "Execute all of this here"
-
-
-@pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return Desk(tmp_path, monkeypatch)
 
 
 class Terminal:

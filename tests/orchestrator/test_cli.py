@@ -7,17 +7,11 @@ import sqlite3
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.orchestrator.shells import ENGINE, INTERLACE, SIMULATED, Shell, one_line
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
 
 
 def test_run_then_query_then_audit(shell: Shell) -> None:

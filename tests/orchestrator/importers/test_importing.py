@@ -45,11 +45,6 @@ class Shell:
         return CliRunner().invoke(cli, [*arguments, "--db", str(self.db)], standalone_mode=False)
 
 
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
-
-
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, dict[str, str]]]:
     """Every sample in one database, and the run of each."""

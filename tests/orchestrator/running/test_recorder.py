@@ -3,19 +3,17 @@
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from db import models
-from db.session import open_database, read_only, transaction
+from db.session import read_only, transaction
 from orchestrator.errors import HeldError
-from orchestrator.planning.weights import find_weights
 from orchestrator.running.gate import Passage
 from orchestrator.running.progress import UnderWay, Unit
-from orchestrator.running.recorder import Recorder, create_run, finish_run
+from orchestrator.running.recorder import Recorder, finish_run
 from orchestrator.running.trial import Fault, LoadMemory, Outcome
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
@@ -26,12 +24,6 @@ from workers.protocol import Hello, Loaded
 
 PLANNED = plan(arm("a"), arm("b"))
 SCHEDULE = build_schedule(PLANNED)
-
-
-@pytest.fixture
-def recorder(tmp_path: Path) -> Recorder:
-    database = open_database(f"sqlite:///{tmp_path / 'test.db'}")
-    return create_run(database, PLANNED, host=read_host(), weights=find_weights(PLANNED), log_root=tmp_path)
 
 
 def run_of(recorder: Recorder) -> models.Run:

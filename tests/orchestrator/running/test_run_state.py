@@ -2,26 +2,23 @@
 
 import datetime as dt
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 from sqlalchemy import Connection, event, select, text
 
 from db import models
-from db.session import open_database, read_only, transaction
+from db.session import read_only, transaction
 from orchestrator.errors import HeldError, StoppedError
-from orchestrator.planning.weights import find_weights
 from orchestrator.running.events import Observer
 from orchestrator.running.execution import carry_out, run_recorded
 from orchestrator.running.progress import Remainder, Unit, remainder
-from orchestrator.running.recorder import Recorder, create_run, spoil_newest_trial
+from orchestrator.running.recorder import Recorder, spoil_newest_trial
 from orchestrator.running.run_state import Chronicle, Heartbeat
 from orchestrator.running.stored import stored_trials
 from orchestrator.running.trial import Fault, Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from tests.orchestrator.plans import arm, plan
-from workers.machine.host import read_host
 from workers.machine.process_identity import Lease, current_lease, started_s
 
 NOW = dt.datetime(2026, 11, 30, 22, 0, tzinfo=dt.UTC)
@@ -37,12 +34,6 @@ class DiesAt(Observer):
     def measuring(self, trial: ScheduledTrial) -> None:
         if trial.sequence == self.sequence:
             raise KeyboardInterrupt
-
-
-@pytest.fixture
-def recorder(tmp_path: Path) -> Recorder:
-    database = open_database(f"sqlite:///{tmp_path / 'test.db'}")
-    return create_run(database, PLANNED, host=read_host(), weights=find_weights(PLANNED), log_root=tmp_path)
 
 
 def run_row(recorder: Recorder) -> models.Run:

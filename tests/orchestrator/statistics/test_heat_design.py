@@ -1,9 +1,5 @@
 """A cooldown is planned by simulating the heat that arms leave behind."""
 
-from pathlib import Path
-
-import pytest
-
 from orchestrator.statistics.drift import Setting
 from orchestrator.statistics.heat_design import HeatJudgement, judge_heat
 from tests.orchestrator.shells import ENGINE, Shell, one_line
@@ -43,11 +39,6 @@ def test_heat_makes_an_arm_seem_faster_and_a_cooldown_mends_it() -> None:
 def test_without_heat_no_cooldown_is_asked_for() -> None:
     (only,) = judged(0.0, decay=0.8)
     assert only.cooldown == 0
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
 
 
 def test_the_command_names_the_cooldown(shell: Shell) -> None:

@@ -1,7 +1,3 @@
-from pathlib import Path
-
-import pytest
-
 from orchestrator.statistics.judge_design import judge_design
 from tests.orchestrator.shells import ENGINE, Shell, one_line
 
@@ -21,11 +17,6 @@ def test_a_design_is_judged_by_its_errors_power_coverage_and_width() -> None:
 def test_too_few_rounds_find_nothing_and_leave_the_interval_open() -> None:
     (one,) = judge_design(["none"], entries=2, rounds=5, alpha=0.05, effect=0.5, noise=0.01, size=None, runs=60, seed=1)
     assert (one.false_positives, one.power, one.half_width) == (0.0, 0.0, None)
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
 
 
 def test_the_command_judges_the_plans_own_design(shell: Shell) -> None:

@@ -9,10 +9,8 @@ from orchestrator.statistics.bounds import worst_cases
 from orchestrator.statistics.findings import Comparison
 from orchestrator.statistics.losses import Trials, own_losses, pair_losses, tail
 from orchestrator.statistics.observations import ScopeTrials, first_attempts, measured_rows
-from tests.orchestrator.flat import FlatRun, changed, typed
-
-THERMAL = "thermal: level 2 while it ran, above 1"
-RATES = ("end_to_end_tps", "decode_tps", "prefill_tps")
+from tests.orchestrator.flat import FlatRun, changed
+from tests.orchestrator.statistics.frames import RATES, THERMAL, throttling
 
 
 def whole(result: AuditResult, treatment: str) -> Comparison:
@@ -26,33 +24,6 @@ def judged(frame: pd.DataFrame) -> AuditResult:
 def rounds_of(frame: pd.DataFrame, label: str) -> set[int]:
     rows = measured_rows(frame, "end_to_end_tps")
     return set(rows[rows["usable"] & (rows["label"] == label)]["round"].astype(int))
-
-
-def throttling(*, rounds: int, share: float, seed: int, replays: int = 2, own_reason: bool = True) -> pd.DataFrame:
-    """An arm "hot" that runs at 0.8x in a share of its trials; each such round is replayed until it is clean."""
-    rng = np.random.default_rng(seed)
-    base = FlatRun(
-        effects={"plain": 1.0, "hot": 1.0}, prompts={"a": "x"}, rounds=rounds, noise=0.0, seed=seed, drift=-0.1
-    )
-    frame = base.frame()
-    kept = [frame[frame["kind"] != "measured"]]
-    for _, group in frame[frame["kind"] == "measured"].groupby("round"):
-        for attempt in range(replays + 1):
-            rows, slow = group.assign(attempt=attempt), rng.random() < share
-            factor = np.exp(0.01 * rng.standard_t(4, len(rows)))
-            factor = factor * np.where((rows["arm"] == "hot") & slow, 0.8, 1.0)
-            rows = rows.assign(**{name: rows[name] * factor for name in RATES})
-            last = not slow or attempt == replays
-            if not last:
-                rows = changed(
-                    rows, rows["round"].notna(), status="excluded", excluded_reason=f"round_replayed: {THERMAL}"
-                )
-            if slow and (last or own_reason):
-                rows = changed(rows, rows["arm"] == "hot", status="excluded", excluded_reason=THERMAL)
-            kept.append(rows)
-            if last:
-                break
-    return typed(pd.concat(kept, ignore_index=True))
 
 
 def test_a_rule_drops_the_round_for_every_arm_and_a_failure_that_arm_alone() -> None:

@@ -6,29 +6,12 @@ import pytest
 
 from orchestrator.audit import audit
 from orchestrator.statistics.findings import Comparison
-from tests.orchestrator.flat import FlatRun
-
-MS_A_TOKEN = 1e-3
-MESSAGE = 20  # tokens of the second turn's question
+from tests.orchestrator.statistics.frames import MESSAGE, MS_A_TOKEN, conversation
 
 
 def second_turn(frame: pd.DataFrame) -> Comparison:
     result = audit(frame, control="plain", metric="ttft_s")
     return next(one for one in result.comparisons if one.turn == 1)
-
-
-def conversation(
-    *, answers: tuple[int, int], document: int = 1000, caches: tuple[bool, bool] = (True, True), known: bool = True
-) -> pd.DataFrame:
-    """Two turns of two arms at the same prefill speed; `answers` and `caches` are the control's and the treatment's."""
-    frame = FlatRun(effects={"plain": 1.0, "other": 1.0}, turns=2, prompts={"p": "x"}, noise=0.01).frame()
-    treated, later = (frame["arm"] == "other").to_numpy(dtype=bool), (frame["turn"] == 1).to_numpy(dtype=bool)
-    grown = np.where(treated, answers[1], answers[0]) + MESSAGE
-    prompt = np.where(later, document + grown, document)
-    cached = np.where(later & np.where(treated, caches[1], caches[0]), document, 0)
-    frame["prompt_tokens"] = pd.array(prompt, dtype="Int64")
-    frame["ttft_s"] = (prompt - cached) * MS_A_TOKEN * (frame["ttft_s"] / 0.1)
-    return frame.assign(cached_tokens=pd.array(cached, dtype="Int64")) if known else frame
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -14,7 +14,6 @@ import pytest
 
 from orchestrator.plan import Deadlines
 from orchestrator.running.trial import judge
-from tests.workers import tiny
 from workers.engines.contract import FIRST, SECOND, converse
 from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_lm_server_draft import MlxLmServerDraft
@@ -52,11 +51,6 @@ def run(folder: Path, command: list[str], port: int) -> Iterator[Running]:
             yield Running(url=f"http://{HOST}:{port}", log=log, process=process)
         finally:
             process.kill()
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return tiny.build(tmp_path_factory.mktemp("target") / "tiny")
 
 
 @pytest.fixture

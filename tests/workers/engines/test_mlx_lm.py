@@ -22,16 +22,6 @@ from workers.weights import dummies
 FIRST, SECOND = "Name three fruits.", "And three more?"
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
-
-
-@pytest.fixture(scope="module")
-def target(models: Path) -> dict[str, Any]:
-    return tiny.build(models / "target")
-
-
 def plain(checkpoint: Mapping[str, Any], settings: Mapping[str, Any] | None = None, **sampling: Any) -> MlxLm:
     return MlxLm(settings=settings or {}, checkpoint=checkpoint, draft=None, sampling={"name": "greedy"} | sampling)
 

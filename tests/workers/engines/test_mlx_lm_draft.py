@@ -26,22 +26,6 @@ FIRST, SECOND = "Name three fruits.", "And three more?"
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
-
-
-@pytest.fixture(scope="module")
-def target(models: Path) -> dict[str, Any]:
-    return tiny.build(models / "target")
-
-
-@pytest.fixture(scope="module")
-def near(models: Path) -> dict[str, Any]:
-    """A draft that is often right."""
-    return tiny.build_noisy(models / "near", noise=0.02)
-
-
-@pytest.fixture(scope="module")
 def wrong(models: Path) -> dict[str, Any]:
     """A draft that never is."""
     return tiny.build_zero(models / "wrong")

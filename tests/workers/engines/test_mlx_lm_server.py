@@ -25,11 +25,6 @@ MESSAGES = [{"role": "user", "content": FIRST}]
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return tiny.build(tmp_path_factory.mktemp("target") / "tiny")
-
-
 def server(checkpoint: dict[str, Any], settings: Mapping[str, Any], **sampling: Any) -> MlxLmServer:
     return MlxLmServer(settings=settings, checkpoint=checkpoint, draft=None, sampling=GREEDY | sampling)
 

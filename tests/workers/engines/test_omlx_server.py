@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from orchestrator.running.trial import judge
-from tests.workers import tiny, tiny_drafts
+from tests.workers import tiny_drafts
 from workers.engines.contract import FIRST, EngineCase, EngineContract, converse, engine_case
 from workers.engines.omlx import Omlx
 from workers.engines.omlx_dflash import OmlxDflash
@@ -23,11 +23,6 @@ from workers.supervision.server_process import port_is_open
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")
 GREEDY = {"name": "greedy", "temperature": 0.0}
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return tiny.build(tmp_path_factory.mktemp("target") / "tiny")
 
 
 @pytest.fixture(scope="module")

@@ -29,16 +29,6 @@ QUESTION = "Name three fruits."
 MESSAGES = [{"role": "user", "content": QUESTION}]
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return tiny.build(tmp_path_factory.mktemp("models") / "target")
-
-
-@pytest.fixture(scope="module")
-def near(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return tiny.build_noisy(tmp_path_factory.mktemp("models") / "near", noise=0.02)
-
-
 def loaded(
     kind: Callable[..., Engine], checkpoint: Mapping[str, Any], draft: Mapping[str, Any] | None = None, **settings: Any
 ) -> Any:

@@ -26,11 +26,6 @@ COPIED = "one two three four one two three four one two three"
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return tiny.build(tmp_path_factory.mktemp("models") / "target")
-
-
-@pytest.fixture(scope="module")
 def repeating(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A model that says one token for ever: whatever is looked up is right."""
     return tiny.build_zero(tmp_path_factory.mktemp("models") / "zero")

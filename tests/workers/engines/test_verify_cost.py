@@ -18,11 +18,6 @@ from workers.errors import EngineError, FaultKind
 QUESTION, MORE = "Name three fruits.", "And three more?"
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return tiny.build(tmp_path_factory.mktemp("models") / "target")
-
-
 def engine(checkpoint: Mapping[str, Any], settings: Mapping[str, Any] | None = None, **sampling: Any) -> VerifyCost:
     return VerifyCost(settings=settings or {}, checkpoint=checkpoint, draft=None, sampling=sampling)
 

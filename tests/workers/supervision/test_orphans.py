@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.workers.supervision.processes import is_gone
 from workers.machine.process_identity import OWNER_MARK, owner_mark, started_s, this_boot
 from workers.protocol import PROTOCOL_VERSION
 from workers.supervision.journal import Journal, Spawned, describe, read_journal
@@ -69,13 +70,6 @@ worker.load(Load(target="workers.engines.x.X", settings={}, checkpoint={}, draft
 print(worker.pid, flush=True)
 time.sleep(600)
 """
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def wait_until_gone(pid: int) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from orchestrator.plan import Deadlines
 from tests.workers import tiny
+from tests.workers.supervision.processes import DEADLINES, spec
 from workers.catalogue.binding import log_fault
 from workers.errors import EngineError, FaultKind, WorkerFault
 from workers.machine.process_identity import port_of
@@ -30,9 +30,8 @@ from workers.supervision.server_process import (
     path_of_descriptor,
     port_is_open,
 )
-from workers.supervision.worker_process import WorkerProcess, WorkerSpec
+from workers.supervision.worker_process import WorkerProcess
 
-DEADLINES = Deadlines(load_s=60, first_token_s=60, inter_token_s=60, total_s=60, teardown_s=20)
 SCRIPT = Path(__file__).parents[1] / "engines" / "scripted_server.py"
 
 
@@ -230,10 +229,6 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
     )
 
 
-def spec(folder: Path) -> WorkerSpec:
-    return WorkerSpec(run_id="r", arm="a", log_path=folder / "a.log", journal_path=folder / "workers.jsonl")
-
-
 ASK = Generate(request_id="1", turns=[[{"role": "user", "content": "hello"}]], max_tokens=8, seed=0)
 
 
@@ -295,7 +290,7 @@ def test_a_killed_run_takes_worker_and_server_with_it(load: Load, tmp_path: Path
     code = f"""
 import os, time
 from pathlib import Path
-from tests.workers.supervision.test_server_process import DEADLINES, spec
+from tests.workers.supervision.processes import DEADLINES, spec
 from workers.supervision.worker_process import WorkerProcess
 from workers.protocol import decode
 worker = WorkerProcess(spec(Path({str(tmp_path)!r})))

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from orchestrator.plan import Deadlines
+from tests.workers.supervision.processes import is_gone
 from workers.errors import FaultKind, WorkerFault
 from workers.protocol import PROTOCOL_VERSION, Failure, Generate, Heartbeat, Hello, Load, Loaded, encode
 from workers.supervision import worker_process
@@ -54,13 +55,6 @@ def generate(*prompts: str, request_id: str = "r1") -> Generate:
 
 def journal(worker: WorkerProcess) -> list[int]:
     return [entry.pid for entry in read_journal(worker.spec.journal_path)]
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_a_worker_loads_answers_and_stops(make: Make) -> None:
