@@ -22,12 +22,6 @@ class LevelFit:
 
     basis: Floats  # (n - 1, k) orthonormal, of the space that differences of the levels span
 
-    def clipped_residuals(self, values: Floats, *, clip: float) -> Floats:
-        """Residuals of the first differences in units of their scale, cut off at +- clip, shape (n - 1, m)."""
-        residual = self.residuals(np.diff(values, axis=0))
-        clipped: Floats = np.clip(residual / self._scale(residual), -clip, clip)
-        return clipped
-
     def residuals(self, differences: Floats) -> Floats:
         """Residuals of the robust fit of all columns at once, by Huber's algorithm with modified residuals.
 

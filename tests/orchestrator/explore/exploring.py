@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-_PATIENCE_S = 60
+PATIENCE_S = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ def exploring(path: Path, *arguments: str) -> Iterator[Explorer]:
             said += line
         found = re.search(r"http://127\.0\.0\.1:\d+", said)
         assert found is not None
-        with httpx.Client(base_url=found[0], follow_redirects=True, timeout=_PATIENCE_S) as client:
+        with httpx.Client(base_url=found[0], follow_redirects=True, timeout=PATIENCE_S) as client:
             yield Explorer(process=process, address=found[0], said=said, client=client)
     finally:
         process.kill()

@@ -20,7 +20,7 @@ from orchestrator.errors import InputError, RefusedError
 from orchestrator.explore import server
 from tests.db.filling import START, Filled, fill
 from tests.db.odd_night import SCRIPT, fill_odd_night
-from tests.orchestrator.explore.exploring import _PATIENCE_S, Explorer, exploring
+from tests.orchestrator.explore.exploring import PATIENCE_S, Explorer, exploring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ def test_ctrl_c_ends_it_cleanly_and_frees_the_port(explored: Explored) -> None:
         mistaken = explorer.client.get("/interlace.json?sql=SELECT+x+FROM+nowhere")
         assert (mistaken.status_code, "no such table: nowhere" in mistaken.text) == (400, True)
         explorer.process.send_signal(signal.SIGINT)
-        _, errors = explorer.process.communicate(timeout=_PATIENCE_S)
+        _, errors = explorer.process.communicate(timeout=PATIENCE_S)
         assert explorer.process.returncode == 0
         assert "no such table: nowhere" in errors  # one line for a mistake, and none for the end
         assert errors.count("\n") == 1

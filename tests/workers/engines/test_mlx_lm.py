@@ -12,6 +12,7 @@ from mlx_lm import load, stream_generate
 from mlx_lm.generate import generation_stream
 
 from tests.workers import tiny
+from tests.workers.engines.refusing import refusal
 from workers.engines.base import TurnRequest
 from workers.engines.contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines.mlx_cache import ConversationCache
@@ -30,13 +31,6 @@ def loaded(checkpoint: Mapping[str, Any], settings: Mapping[str, Any] | None = N
     engine = plain(checkpoint, settings, **sampling)
     engine.load()
     return engine
-
-
-def refusal(engine: MlxLm) -> EngineError:
-    with pytest.raises(EngineError) as caught:
-        engine.load()
-    assert "\n" not in str(caught.value)
-    return caught.value
 
 
 # The contract, with and without quantisation and the prefix cache, sampled, and on a dummy.

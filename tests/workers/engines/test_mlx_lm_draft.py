@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from orchestrator.plan import Deadlines
 from tests.workers import tiny
+from tests.workers.engines.refusing import refusal
 from workers.engines import mlx_lm_draft
 from workers.engines.base import TurnRequest
 from workers.engines.contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_draft import CountedDraft, MlxLmDraft, evidence_of, rounds_from_flags
-from workers.errors import EngineError, FaultKind, WorkerFault
+from workers.errors import FaultKind, WorkerFault
 from workers.protocol import Generate, Load
 from workers.supervision.worker_process import WorkerProcess, WorkerSpec
 
@@ -52,13 +53,6 @@ def loaded_plain(checkpoint: Mapping[str, Any]) -> MlxLm:
     engine = MlxLm(settings={}, checkpoint=checkpoint, draft=None, sampling={})
     engine.load()
     return engine
-
-
-def refusal(engine: MlxLmDraft) -> EngineError:
-    with pytest.raises(EngineError) as caught:
-        engine.load()
-    assert "\n" not in str(caught.value)
-    return caught.value
 
 
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
