@@ -53,7 +53,6 @@ PARSED: list[tuple[str, Callable[[str], Any], Any]] = [
     ("pmset_batt_desktop.layout.txt", macos.parse_power_source, "mains"),
     ("pmset_g_arm64.public.txt", macos.parse_power_mode, (0.0, "automatic")),
     ("pmset_g_powermode.layout.txt", macos.parse_power_mode, (2.0, "high")),
-    ("pmset_therm_throttled_intel.public.txt", macos.parse_speed_limit, 28.0),
     ("sysctl_memory.layout.txt", macos.parse_vm_pressure, (1.0, "normal")),
     ("sysctl_memory.layout.txt", macos.parse_wired_limit, 40_960 * 2.0**20),
     ("sysctl_memory.layout.txt", macos.parse_swap_used, 0.0),
