@@ -34,6 +34,9 @@ help:
 $(BIN)/python:
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "interlace needs Python 3.11 or newer: install it, or run make PYTHON=/path/to/python"; exit 2; }
+	@! $(PYTHON) -c 'import platform; print(platform.system(), platform.machine())' | grep -q "^Darwin x86_64" \
+		|| { echo "$(PYTHON) is built for Intel, and MLX needs arm64: run uv python install 3.13, then" \
+			'make PYTHON="$$(uv python find 3.13)"'; exit 2; }
 ifdef UV
 	$(CREATE) $(PYTHON) $(VENV)
 else

@@ -17,6 +17,7 @@ from orchestrator.running.gate import Finding, check
 from orchestrator.running.leftovers import describe_orphan, describe_suspect
 from workers.environment import versions
 from workers.machine.host import HostFacts, read_host
+from workers.machine.interpreter import Interpreter, read_interpreter
 from workers.machine.remedies import remedy
 from workers.machine.samples import Sample
 from workers.machine.sleep_inhibitor import Awake, keep_awake
@@ -29,6 +30,7 @@ class Diagnosis:
     """Everything that the doctor found."""
 
     host: HostFacts
+    interpreter: Interpreter
     device: dict[str, Any]  # see workers.machine.device
     memory_budget_bytes: int | None
     versions: dict[str, str | None]
@@ -44,7 +46,9 @@ class Diagnosis:
     def obstacles(self) -> tuple[str, ...]:
         """The reasons for which a run would be refused now."""
         found = [describe_suspect(each) for each in self.leftovers.suspects]
-        if isinstance(error := self.device.get("error"), str):
+        if (problem := self.interpreter.problem) is not None:
+            found.append(problem)  # it is why MLX cannot be imported
+        elif isinstance(error := self.device.get("error"), str):
             found.append(error)
         battery = next((f.problem for f in self.gate if f.name == "power_source" and f.problem), None)
         return (*found, *([battery] if battery else []))
@@ -63,6 +67,7 @@ def examine(*, database: Path, database_words: str, journal: Path) -> Diagnosis:
     with keep_awake(os.getpid()) as awake:
         return Diagnosis(
             host=host,
+            interpreter=read_interpreter(),
             device=device,
             memory_budget_bytes=device.get("working_set_bytes") or share_of_memory_bytes(host.memory_bytes),
             versions=versions(),

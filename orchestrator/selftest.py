@@ -27,8 +27,9 @@ from workers.environment import versions, wheel_tag
 from workers.errors import WorkerFault
 from workers.machine.crosschecks import AGREES, DISAGREES, UNREADABLE, Check, cross_checks
 from workers.machine.host import read_host
+from workers.machine.interpreter import is_translated, origin_of
 from workers.machine.recording import Recording, Replayed, as_values, from_values, personal_names, redacted
-from workers.machine.system import LocalSystem, System, Unreadable
+from workers.machine.system import LocalSystem, System
 from workers.machine.telemetry import RATE_WINDOW_S, MachineReader, Reading
 from workers.protocol import Generate, Generation, Load
 from workers.supervision.worker_process import WorkerProcess, WorkerSpec
@@ -162,22 +163,13 @@ def _facts(system: System) -> dict[str, Any]:
         "gpu_cores": host.gpu_cores,
         "memory_bytes": host.memory_bytes,
         "machine": platform.machine(),
-        "translated": _translated(system),
+        "translated": is_translated(system),
+        "python_origin": origin_of(sys.base_prefix),
         "python": platform.python_version(),
         "python_build": platform.python_build()[1],
         "versions": {name: found for name, found in versions().items() if found is not None},
         "wheel_tags": {name: tag for name in ("mlx", "mlx-metal", "mlx-cpu") if (tag := wheel_tag(name)) is not None},
     }
-
-
-def _translated(system: System) -> bool | None:
-    """Return whether this interpreter runs under Rosetta, where MLX cannot be installed, or None if unknown."""
-    if system.platform != "darwin":
-        return False
-    try:
-        return system.run("sysctl", "-n", "sysctl.proc_translated").strip() == "1"
-    except Unreadable:
-        return None
 
 
 def _readings(system: System, *, wait_s: float = 2 * RATE_WINDOW_S) -> tuple[Reading, ...]:

@@ -1,6 +1,7 @@
 """GitHub's files name what is there: make targets, scripts, markers, tools. Their syntax is `make lint`'s to check."""
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,36 @@ def test_raw_readings_keep_every_tool_that_is_read_on_a_mac() -> None:
     assert {"pmset", "ioreg", "ps"} <= tools
     missing = {tool for tool in tools if not re.search(rf"^keep \w+ (sudo -n )?{tool}\b", kept, re.MULTILINE)}
     assert not missing
+
+
+def made_with(python: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """`make setup` with an interpreter that answers make's two questions as this script does."""
+    fake = folder / "python"
+    fake.write_text(python)
+    fake.chmod(0o755)
+    command = ["make", "setup", f"PYTHON={fake}", f"VENV={folder / 'made'}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_make_refuses_an_intel_python_on_a_mac_before_it_installs(tmp_path: Path) -> None:
+    done = made_with('#!/bin/sh\ncase "$2" in *version_info*) exit 0;; *) echo "Darwin x86_64";; esac\n', tmp_path)
+    assert done.returncode == 2
+    assert "is built for Intel, and MLX needs arm64: run uv python install 3.13" in done.stdout
+    assert not (tmp_path / "made").exists()
+
+
+def test_make_refuses_a_python_that_is_too_old(tmp_path: Path) -> None:
+    done = made_with("#!/bin/sh\nexit 1\n", tmp_path)
+    assert done.returncode == 2
+    assert "interlace needs Python 3.11 or newer" in done.stdout
+
+
+def test_the_environment_of_an_editable_install_is_in_no_folder_that_macos_hides() -> None:
+    """In Documents and on the Desktop it hides folders with a dot, and Python skips the hidden .pth file therein."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (folder,) = re.findall(r"^VENV := (\S+)$", makefile, re.MULTILINE)
+    assert "--editable" in makefile
+    assert not folder.startswith(".")
 
 
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))

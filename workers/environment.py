@@ -3,6 +3,7 @@
 import ctypes
 import importlib.util
 import os
+import platform
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
 from workers.errors import EngineError, FaultKind
+from workers.machine.interpreter import hidden_pth_files, no_mlx_for, site_folders, unhide
 
 PACKAGES_MARK = "INTERLACE_PACKAGES"  # further distributions whose versions a worker records, separated by commas
 VERSION_MARK = "INTERLACE_VERSION"  # the parent's, for an interpreter that has no interlace installed
@@ -110,8 +112,17 @@ def told_when_missing(engine: str) -> Iterator[None]:
         raise EngineError(
             FaultKind.package_missing,
             f"engine {engine} needs {distribution}, which {sys.executable} does not have",
-            remedy=f"run: {_install_command(distribution, extra)}",
+            remedy=_remedy(distribution, extra),
         ) from error
+
+
+def _remedy(distribution: str, extra: str) -> str:
+    """What makes the package importable: another interpreter, a file that is shown again, or its installation."""
+    if distribution.startswith("mlx") and (why := no_mlx_for(sys.platform, platform.machine(), translated=None)):
+        return why
+    if hidden := hidden_pth_files(site_folders()):
+        return f"run: {unhide(str(hidden[0]))}, since Python skips {hidden[0].name}, which is hidden"
+    return f"run: {_install_command(distribution, extra)}"
 
 
 def _install_command(distribution: str, extra: str) -> str:

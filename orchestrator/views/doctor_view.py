@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +12,7 @@ from orchestrator.doctor import Diagnosis, leftover_lines
 from orchestrator.views.terminal import table
 from workers.environment import METAL_BUILD
 from workers.machine.bandwidth import published_gb_per_s
+from workers.machine.interpreter import Interpreter, unhide
 from workers.machine.sleep_inhibitor import Awake
 from workers.machine.telemetry import Reading
 
@@ -50,6 +52,7 @@ def _print_machine(found: Diagnosis, out: Console) -> None:
         "host": f"{host.hostname}, {host.os}, {host.os_build or _why(host.missing, 'os_build')}",
         "chip": host.chip or _why(host.missing, "chip"),
         "cores": f"{host.cpu_count or '?'} logical; GPU: {host.gpu_cores or _why(host.missing, 'gpu_cores')}",
+        "Python": _python(found.interpreter),
         "memory": f"{_size(host.memory_bytes)}, of which a run may count on {_size(found.memory_budget_bytes)}",
         "bandwidth": _bandwidth(found),
         "MLX": device.get("error") or f"{device.get('device')}, Metal {'yes' if device.get('metal') else 'no'}",
@@ -69,8 +72,15 @@ def _print_versions(found: Diagnosis, out: Console) -> None:
     out.print(Text(", ".join(there)))
     if missing:
         out.print(Text(f"not installed: {', '.join(missing)}"))
+    for hidden in found.interpreter.hidden_pth:
+        out.print(Text(f"! {Path(hidden).name} is hidden, so Python skips it → {unhide(hidden)}"))
     if old := _old_build(found.host.os, found.versions.get(METAL_BUILD)):
         out.print(Text(old))
+
+
+def _python(found: Interpreter) -> str:
+    under = " under Rosetta" if found.translated else ""
+    return f"{found.version} for {found.machine}{under}, built by {found.origin}"
 
 
 def _old_build(os: str, build: str | None) -> str | None:

@@ -110,6 +110,20 @@ def test_metal_kernels_built_for_an_older_macos_are_warned_of(
     assert ("mlx-metal was built for macOS 15" in text) == warned
 
 
+def test_a_python_under_rosetta_and_its_hidden_files_are_told_with_the_remedy(
+    here: Diagnosis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.machine.interpreter.sys.platform", "darwin")
+    hidden = "/Users/ada/Documents/.venv/lib/python3.13/site-packages/_editable.pth"
+    python = replace(here.interpreter, machine="x86_64", translated=True, origin="Homebrew", hidden_pth=(hidden,))
+    found = replace(here, interpreter=python, device={"error": "mlx cannot be imported: No module named 'mlx'"})
+    text = " ".join(shown(found).split())
+    assert "for x86_64 under Rosetta, built by Homebrew" in text
+    assert "✗ a run would be refused: this Python is built for Intel and runs under Rosetta" in text
+    assert "a run would be refused: mlx cannot be imported" not in text  # the cause is said, not what comes of it
+    assert "! _editable.pth is hidden, so Python skips it → chflags -R nohidden" in text
+
+
 def test_each_condition_that_cannot_be_read_says_why(here: Diagnosis) -> None:
     unread = (
         Finding(name="vm_pressure", kind="busy", unreadable="not read on this platform"),
