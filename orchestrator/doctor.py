@@ -15,6 +15,7 @@ from orchestrator.planning.device import read_device
 from orchestrator.planning.memory import share_of_memory_bytes
 from orchestrator.running.gate import Finding, check
 from orchestrator.running.leftovers import describe_orphan, describe_suspect
+from orchestrator.running.preflight import start_notes
 from workers.environment import versions
 from workers.machine.host import HostFacts, read_host
 from workers.machine.interpreter import Interpreter, read_interpreter
@@ -41,6 +42,11 @@ class Diagnosis:
     leftovers: Leftovers
     database: str  # its state in words
     disk_free_bytes: int | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What would slow a run or may end it, with the remedy; none of it refuses the run."""
+        return tuple(start_notes(self.readings))
 
     @property
     def obstacles(self) -> tuple[str, ...]:
@@ -83,7 +89,7 @@ def examine(*, database: Path, database_words: str, journal: Path) -> Diagnosis:
 
 def as_json(found: Diagnosis) -> str:
     """Everything, for programs."""
-    body = asdict(found) | {"obstacles": list(found.obstacles)}
+    body = asdict(found) | {"notes": list(found.notes), "obstacles": list(found.obstacles)}
     return json.dumps(body, indent=2) + "\n"
 
 

@@ -34,6 +34,8 @@ def print_diagnosis(found: Diagnosis, out: Console) -> None:
     for line in lines:
         out.print(Text(line))
     out.print()
+    for note in found.notes:
+        out.print(Text(f"! {note}"))
     if found.obstacles:
         for obstacle in found.obstacles:
             out.print(Text(f"✗ a run would be refused: {obstacle}"))

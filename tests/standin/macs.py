@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.workers.machines import FIXTURES
+from workers.machine.host import read_boot_id
 
 STANDIN = Path(__file__).parent
 CAPTURED = FIXTURES / "captured"
 TOOLS = (
-    "caffeinate footprint ioreg macmon memory_pressure netstat notifyutil pmset ps sw_vers sysctl system_profiler tmutil"
-    " vm_stat"
+    "caffeinate footprint ioreg macmon memory_pressure netstat notifyutil pmset ps sw_vers sysctl system_profiler"
+    " tmutil vm_stat"
 ).split()
 _PROCESSES = """\
     1   8:04.21 /sbin/launchd
   331  12:40.55 /System/Library/Frameworks/CoreServices.framework/Frameworks/Metadata.framework/Support/mds
-  402 101:07.90 /System/Library/Frameworks/CoreServices.framework/Frameworks/Metadata.framework/Versions/A/Support/mds_stores
+  402 101:07.90 /System/Library/Frameworks/CoreServices.framework/Frameworks/Metadata.framework/Support/mds_stores
   440  44:10.02 /System/Library/PrivateFrameworks/SkyLight.framework/Resources/WindowServer
 """
 
@@ -70,7 +71,8 @@ class StandinMac:
             "sysctl -n machdep.cpu.brand_string": self.chip,
             "sysctl -n hw.logicalcpu": str(self.cores),
             "sysctl -n hw.memsize": str(self.memory_bytes),
-            "sysctl -n kern.bootsessionuuid": "B7A3A1F0-0000-4000-8000-000000000001",
+            # This machine's own boot: else its processes would look to a command like leftovers of another.
+            "sysctl -n kern.bootsessionuuid": str(read_boot_id()),
             "sysctl -n sysctl.proc_translated": "0",
             "sysctl hw.nperflevels hw.perflevel0": self.perflevels,
             "sysctl vm.swapusage": self.swap,
@@ -156,7 +158,7 @@ HOT_MACBOOK = StandinMac(
     vm_stat=captured("vm_stat_m1_pro.captured.txt"),
     swap=captured("sysctl_pressure_18_cores.captured.txt"),
     pmset=captured("pmset_powermode_high.captured.txt"),
-    power="Now drawing from 'Battery Power'\n -InternalBattery-0 (id=11111111)\t61%; discharging; 2:10 remaining present: true",
+    power="Now drawing from 'Battery Power'\n -InternalBattery-0 (id=11111111)\t61%; discharging; 2:10 remaining",
     thermal_level=2,
     lid="No",
     display="on",

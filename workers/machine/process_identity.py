@@ -125,10 +125,13 @@ def owner_mark() -> str:
 
 
 def marks_orphan(mark: str) -> bool:
-    """Whether the owner that a process's mark names has ended. A mark that names none, as earlier versions' do, says
-    nothing."""
+    """Whether the owner that a living process's mark names has ended.
+
+    A mark that names none, as earlier versions' do, says nothing. Neither does one of another boot: no process outlives
+    its boot, so whoever wrote the mark names boots otherwise, and its run may live.
+    """
     try:
         pid, start_s, boot_id = mark.split(":")
-        return not is_living(int(pid), float(start_s), boot_id or None)
+        return not of_another_boot(boot_id or None) and not is_living(int(pid), float(start_s), boot_id or None)
     except ValueError:
         return False

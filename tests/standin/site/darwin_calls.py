@@ -3,27 +3,17 @@
 The counts of processes are this machine's own, so that what is read of our processes is true.
 """
 
-import asyncio  # noqa: F401
 import ctypes
-import ctypes.util
 import json
-import mimetypes  # noqa: F401
-import multiprocessing  # noqa: F401
 import os
 import platform
-import subprocess  # noqa: F401
 import sys
-import sysconfig
-import urllib.request  # noqa: F401
-import uuid  # noqa: F401
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-# All of the above look at the platform once, when they are imported, and have to find the real one.
-sysconfig.get_config_vars()
-
+# They look at the platform once, when they are imported, and have to find the real one.
+_LOOK_ONCE = "asyncio ctypes.util mimetypes multiprocessing psutil subprocess urllib.request uuid".split()
 _RealLibrary = ctypes.CDLL
 _TICKS_PER_S = 24_000_000
 _SYSTEM = "/usr/lib/libSystem.B.dylib"
@@ -32,6 +22,10 @@ _GRAPHICS = "/System/Library/Frameworks/CoreGraphics.framework/CoreGraphics"
 
 def install() -> None:
     """Make this process one of the Mac whose folder STANDIN_MAC names."""
+    if sys.orig_argv[1:2] != ["-c"]:  # such a child asks one thing
+        for name in _LOOK_ONCE:
+            import_module(name)
+        import_module("sysconfig").get_config_vars()
     facts = json.loads((Path(os.environ["STANDIN_MAC"]) / "facts.json").read_text(encoding="utf-8"))
     libraries = {_SYSTEM: _System(facts), _GRAPHICS: _Graphics(facts)}
 
@@ -45,6 +39,10 @@ def install() -> None:
     sys.platform = "darwin"
 
 
+def _put(reference: Any, kind: Any, value: int) -> None:
+    ctypes.cast(reference, ctypes.POINTER(kind))[0] = value
+
+
 class _System:
     """libSystem."""
 
@@ -52,18 +50,18 @@ class _System:
         self._facts = facts
 
     def notify_register_check(self, _key: bytes, token: Any) -> int:
-        token._obj.value = 1
+        _put(token, ctypes.c_int, 1)
         return 0
 
     def notify_get_state(self, _token: Any, state: Any) -> int:
-        state._obj.value = self._facts["thermal_level"]
+        _put(state, ctypes.c_uint64, self._facts["thermal_level"])
         return 0
 
     def notify_cancel(self, _token: Any) -> int:
         return 0
 
     def sysctlbyname(self, _name: bytes, value: Any, *_rest: Any) -> int:
-        value._obj.value = 0  # not a virtual machine
+        _put(value, ctypes.c_int, 0)  # not a virtual machine
         return 0
 
     def mach_timebase_info(self, info: Any) -> int:
@@ -71,6 +69,8 @@ class _System:
         return 0
 
     def proc_pid_rusage(self, pid: int, _flavour: int, buffer: Any) -> int:
+        import psutil
+
         try:
             process = psutil.Process(pid)
             size, times = process.memory_info().rss, process.cpu_times()
@@ -85,6 +85,8 @@ class _System:
         return 0
 
     def proc_listpids(self, _kind: int, parent: int, found: Any, _size: int) -> int:
+        import psutil
+
         try:
             children = [child.pid for child in psutil.Process(parent).children()]
         except psutil.Error:
@@ -99,8 +101,8 @@ class _Graphics:
     def __init__(self, facts: dict[str, Any]) -> None:
         self._facts = facts
 
-    def CGMainDisplayID(self) -> int:  # noqa: N802
+    def CGMainDisplayID(self) -> int:
         return int(self._facts["display"] is not None)
 
-    def CGDisplayIsAsleep(self, _display: int) -> int:  # noqa: N802
+    def CGDisplayIsAsleep(self, _display: int) -> int:
         return int(self._facts["display"] == "asleep")

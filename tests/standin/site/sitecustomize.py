@@ -1,4 +1,4 @@
-"""Imported by every Python that has this folder on its path: one of a stand-in Mac, where STANDIN_MAC names its folder."""
+"""Imported by every Python that has this folder on its path: one of the stand-in Mac whose folder STANDIN_MAC names."""
 
 import os
 

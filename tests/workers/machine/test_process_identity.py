@@ -53,6 +53,13 @@ def test_a_clock_that_is_set_ends_no_lease_and_makes_no_orphan(
     assert not marks_orphan(mark)
 
 
+def test_a_living_process_whose_mark_names_another_boot_is_nobody_s_leftover() -> None:
+    """It lives in this boot, so its owner does not name boots as we do: nothing proves that its run has ended."""
+    pid, start_s, boot_id = owner_mark().split(":")
+    assert marks_orphan(f"{pid}:{float(start_s) - 60}:{boot_id}")
+    assert not marks_orphan(f"{pid}:{float(start_s) - 60}:another boot")
+
+
 def test_what_another_boot_left_in_the_journal_is_nobody(tmp_path: Path) -> None:
     """Starts count from the boot: a daemon may have the pid and the start that a worker had before it."""
     path = tmp_path / "journal"
