@@ -17,8 +17,8 @@ from orchestrator.running.gate import Finding, check
 from orchestrator.running.leftovers import describe_orphan, describe_suspect
 from orchestrator.running.preflight import start_notes
 from workers.environment import versions
-from workers.machine.host import HostFacts, read_host
-from workers.machine.interpreter import Interpreter, read_interpreter
+from workers.interpreter import Interpreter, read_interpreter
+from workers.machine.host import HostFacts, is_translated, read_host
 from workers.machine.remedies import remedy
 from workers.machine.samples import Sample
 from workers.machine.sleep_inhibitor import Awake, keep_awake
@@ -73,7 +73,7 @@ def examine(*, database: Path, database_words: str, journal: Path) -> Diagnosis:
     with keep_awake(os.getpid()) as awake:
         return Diagnosis(
             host=host,
-            interpreter=read_interpreter(),
+            interpreter=read_interpreter(translated=is_translated()),
             device=device,
             memory_budget_bytes=device.get("working_set_bytes") or share_of_memory_bytes(host.memory_bytes),
             versions=versions(),

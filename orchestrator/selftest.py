@@ -25,9 +25,9 @@ from orchestrator.errors import InputError
 from orchestrator.plan import Deadlines
 from workers.environment import versions, wheel_tag
 from workers.errors import WorkerFault
+from workers.interpreter import origin_of
 from workers.machine.crosschecks import AGREES, DISAGREES, UNREADABLE, Check, cross_checks
-from workers.machine.host import read_host
-from workers.machine.interpreter import is_translated, origin_of
+from workers.machine.host import is_translated, read_host
 from workers.machine.recording import Recording, Replayed, as_values, from_values, personal_names, redacted
 from workers.machine.system import LocalSystem, System
 from workers.machine.telemetry import RATE_WINDOW_S, MachineReader, Reading

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
 from workers.errors import EngineError, FaultKind
-from workers.machine.interpreter import hidden_pth_files, no_mlx_for, site_folders, unhide
+from workers.interpreter import hidden_pth_files, no_mlx_for, site_folders, unhide
 
 PACKAGES_MARK = "INTERLACE_PACKAGES"  # further distributions whose versions a worker records, separated by commas
 VERSION_MARK = "INTERLACE_VERSION"  # the parent's, for an interpreter that has no interlace installed

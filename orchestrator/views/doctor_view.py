@@ -11,8 +11,8 @@ from rich.text import Text
 from orchestrator.doctor import Diagnosis, leftover_lines
 from orchestrator.views.terminal import table
 from workers.environment import METAL_BUILD
+from workers.interpreter import Interpreter, unhide
 from workers.machine.bandwidth import published_gb_per_s
-from workers.machine.interpreter import Interpreter, unhide
 from workers.machine.sleep_inhibitor import Awake
 from workers.machine.telemetry import Reading
 

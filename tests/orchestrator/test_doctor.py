@@ -113,7 +113,7 @@ def test_metal_kernels_built_for_an_older_macos_are_warned_of(
 def test_a_python_under_rosetta_and_its_hidden_files_are_told_with_the_remedy(
     here: Diagnosis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.machine.interpreter.sys.platform", "darwin")
+    monkeypatch.setattr("workers.interpreter.sys.platform", "darwin")
     hidden = "/Users/ada/Documents/.venv/lib/python3.13/site-packages/_editable.pth"
     python = replace(here.interpreter, machine="x86_64", translated=True, origin="Homebrew", hidden_pth=(hidden,))
     found = replace(here, interpreter=python, device={"error": "mlx cannot be imported: No module named 'mlx'"})

@@ -66,6 +66,17 @@ def read_boot_id(system: System | None = None) -> str | None:
     return _attempt(lambda: readers["boot_id"](system), "boot_id", {})
 
 
+def is_translated(system: System | None = None) -> bool | None:
+    """Whether this process runs under Rosetta; None: not known, as on a Mac with an Intel processor."""
+    system = system or LocalSystem()
+    if system.platform != "darwin":
+        return False
+    try:
+        return system.run("sysctl", "-n", "sysctl.proc_translated").strip() == "1"
+    except Unreadable:
+        return None
+
+
 def _attempt(read: Callable[[], Value], name: str, missing: dict[str, str]) -> Value | None:
     try:
         return read()

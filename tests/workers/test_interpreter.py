@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.workers.machines import Recorded
-from workers import environment
+from workers import environment, interpreter
 from workers.environment import told_when_missing
 from workers.errors import EngineError
-from workers.machine import interpreter
-from workers.machine.interpreter import hidden_pth_files, is_translated, no_mlx_for, origin_of, read_interpreter
+from workers.interpreter import hidden_pth_files, no_mlx_for, origin_of, read_interpreter
+from workers.machine.host import is_translated
 
 TRANSLATED = "sysctl -n sysctl.proc_translated"
 
@@ -42,7 +42,7 @@ def test_who_built_it(base_prefix: str, origin: str) -> None:
 
 
 def test_this_interpreter() -> None:
-    found = read_interpreter()
+    found = read_interpreter(translated=False)
     assert (found.version, found.machine) == (platform.python_version(), platform.machine())
     assert found.problem is None or sys.platform == "darwin"
 

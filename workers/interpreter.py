@@ -1,6 +1,6 @@
 """The Python that runs this: who built it, for which processor, and what macOS hides from it.
 
-Standard library only until something is asked of the machine: workers import it in environments of other packages.
+Standard library only: workers import it in environments of other packages.
 """
 
 import platform
@@ -12,10 +12,6 @@ import sysconfig
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from workers.machine.system import System
 
 # By the folder that holds the interpreter's library, the first that fits. A virtual environment has its maker's.
 _ORIGINS = (
@@ -51,17 +47,18 @@ class Interpreter:
         return no_mlx_for(sys.platform, self.machine, translated=self.translated)
 
 
-def read_interpreter(system: "System | None" = None) -> Interpreter:
-    """This interpreter."""
-    from workers.machine.system import LocalSystem
+def read_interpreter(*, translated: bool | None) -> Interpreter:
+    """This interpreter.
 
-    system = system or LocalSystem()
+    Args:
+        translated: see `workers.machine.host.is_translated`.
+    """
     return Interpreter(
         version=platform.python_version(),
         origin=origin_of(sys.base_prefix),
         machine=platform.machine(),
         executable=sys.executable,
-        translated=is_translated(system),
+        translated=translated,
         hidden_pth=tuple(str(path) for path in hidden_pth_files(site_folders())),
     )
 
@@ -69,18 +66,6 @@ def read_interpreter(system: "System | None" = None) -> Interpreter:
 def origin_of(base_prefix: str) -> str:
     """Who built the interpreter of this `sys.base_prefix`."""
     return next((name for name, pattern in _ORIGINS if re.search(pattern, base_prefix)), "unknown")
-
-
-def is_translated(system: "System") -> bool | None:
-    """Whether this process runs under Rosetta; None: not known."""
-    from workers.machine.system import Unreadable
-
-    if system.platform != "darwin":
-        return False
-    try:
-        return system.run("sysctl", "-n", "sysctl.proc_translated").strip() == "1"
-    except Unreadable:
-        return None  # an Intel Mac has no such name
 
 
 def no_mlx_for(platform_name: str, machine: str, *, translated: bool | None) -> str | None:
