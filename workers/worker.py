@@ -16,13 +16,13 @@ from importlib import import_module
 from types import TracebackType
 from typing import Self
 
+from workers.codec import MAX_LINE_BYTES, ProtocolError, decode, encode
 from workers.counts import Counts, require_possible
 from workers.engines.base import ENTRY_POINTS, Engine, TurnRequest, TurnResult, offered
 from workers.environment import require_environment, told_when_missing, versions
 from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify
 from workers.masking import KNOWN
 from workers.protocol import (
-    MAX_LINE_BYTES,
     PROTOCOL_VERSION,
     Done,
     Failure,
@@ -34,14 +34,11 @@ from workers.protocol import (
     Loaded,
     Message,
     Probe,
-    ProtocolError,
     Retell,
     ScoreTokens,
     Stop,
     Told,
     Unsupported,
-    decode,
-    encode,
 )
 from workers.references import resolved_engine
 from workers.stopwatch import Stopwatch

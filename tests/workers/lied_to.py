@@ -5,10 +5,11 @@ from typing import Any, Literal
 
 from orchestrator.running.measures import flags, measure
 from tests.workers.lying_server import COUNT_FLAGS, LIES, PROMPT, RATE_FLAGS, TEMPLATE_TOKENS
+from workers.codec import decode, encode
 from workers.engines.base import Engine
 from workers.engines.openai_http import OpenaiHttp
 from workers.errors import WorkerError
-from workers.protocol import Generate, Generation, Message, decode, encode
+from workers.protocol import Generate, Generation, Message
 from workers.worker import Worker
 
 Outcome = Literal["right", "invalid", "flagged", "no_rate", "unknown", "admitted"]

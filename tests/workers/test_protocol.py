@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.protocol import (
-    Heartbeat,
-    Load,
-    Loaded,
-    Message,
-    ProtocolError,
-    decode,
-    encode,
-    field_types,
-)
+from workers.codec import ProtocolError, decode, encode, field_types
+from workers.protocol import Heartbeat, Load, Loaded, Message
 
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from workers.codec import decode, encode
 from workers.errors import EngineError, FaultKind
 from workers.protocol import (
     PROTOCOL_VERSION,
@@ -25,8 +26,6 @@ from workers.protocol import (
     Loaded,
     Message,
     Stop,
-    decode,
-    encode,
 )
 from workers.worker import engine_class
 

@@ -33,11 +33,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from workers.codec import MAX_LINE_BYTES
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings, sha256_of_ids
 from workers.environment import installed
 from workers.errors import EngineError, FaultKind
 from workers.machine.drift import PROFILES, factor
-from workers.protocol import MAX_LINE_BYTES, Evidence
+from workers.protocol import Evidence
 from workers.settings import EngineSettings, above, at_least, one_of, setting, within
 from workers.stopwatch import Clock
 

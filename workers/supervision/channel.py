@@ -4,7 +4,7 @@ import os
 import selectors
 import time
 
-from workers.protocol import MAX_LINE_BYTES, ProtocolError
+from workers.codec import MAX_LINE_BYTES, ProtocolError
 
 _CHUNK_BYTES = 2**16
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import psutil
 
+from workers.codec import encode
 from workers.environment import PACKAGES_MARK, VERSION_MARK, installed
 from workers.files.private import make_private_folder, open_private
 from workers.machine.memory import held_bytes
 from workers.machine.process_identity import OWNER_MARK, owner_mark, port_of
 from workers.machine.processes import PROCESS_FAULTS
 from workers.masking import KNOWN, NAMES_VARIABLE
-from workers.protocol import Stop, encode
+from workers.protocol import Stop
 from workers.supervision.channel import ChannelClosed, LineChannel
 from workers.supervision.family import Family
 from workers.supervision.journal import Journal, Spawned, describe

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import NoReturn, Self
 
+from workers.codec import ProtocolError, decode, encode
 from workers.errors import EngineError, FaultKind, WorkerFault, classify, classify_text, describe_exit
 from workers.protocol import (
     PROTOCOL_VERSION,
@@ -23,10 +24,7 @@ from workers.protocol import (
     Loaded,
     Message,
     Probe,
-    ProtocolError,
     Told,
-    decode,
-    encode,
 )
 from workers.references import resolved
 from workers.supervision.channel import ChannelClosed

@@ -16,10 +16,11 @@ import pytest
 from tests.workers import tiny
 from tests.workers.supervision.processes import DEADLINES, spec
 from workers.catalogue.binding import log_fault
+from workers.codec import encode
 from workers.errors import EngineError, FaultKind, WorkerFault
 from workers.machine.process_identity import port_of
 from workers.masking import KNOWN
-from workers.protocol import Generate, Load, encode
+from workers.protocol import Generate, Load
 from workers.supervision.journal import read_journal
 from workers.supervision.server_process import (
     ServerLog,
@@ -292,7 +293,7 @@ import os, time
 from pathlib import Path
 from tests.workers.supervision.processes import DEADLINES, spec
 from workers.supervision.worker_process import WorkerProcess
-from workers.protocol import decode
+from workers.codec import decode
 worker = WorkerProcess(spec(Path({str(tmp_path)!r})))
 worker.load(decode({encode(load)!r}), DEADLINES)
 print(worker.pid, flush=True)

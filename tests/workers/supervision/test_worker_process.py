@@ -13,8 +13,9 @@ import pytest
 
 from orchestrator.plan import Deadlines
 from tests.workers.supervision.processes import is_gone
+from workers.codec import encode
 from workers.errors import FaultKind, WorkerFault
-from workers.protocol import PROTOCOL_VERSION, Failure, Generate, Heartbeat, Hello, Load, Loaded, encode
+from workers.protocol import PROTOCOL_VERSION, Failure, Generate, Heartbeat, Hello, Load, Loaded
 from workers.supervision import worker_process
 from workers.supervision.journal import read_journal
 from workers.supervision.worker_process import WorkerProcess, WorkerSpec
