@@ -102,7 +102,7 @@ test-fast: $(VENV)/.dev
 test-costs: $(VENV)/.dev
 	$(BIN)/pytest -q -m "not nightly" --measure-costs
 
-# Kills, long simulations, real models at length: CI runs them, and whoever changes what they guard.
+# Kills, long simulations and long runs of real models: for CI, and for changes of the code that they guard.
 test-nightly: $(VENV)/.dev
 	$(PYTEST) -m nightly
 

@@ -1,4 +1,4 @@
-"""What `make quickstart` must have left behind, asked through the command that a user would ask with."""
+"""Check the results of `make quickstart` through the commands that a user would use."""
 
 import json
 import subprocess

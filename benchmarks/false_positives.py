@@ -1,4 +1,4 @@
-"""How often each way to compare two arms errs, and how often it sees a true 5 %: the table of docs/method.md.
+"""Measure how often each way to compare two arms errs, and finds a true 5 %: the table of docs/method.md.
 
     python benchmarks/false_positives.py [RUNS]
 

@@ -1,4 +1,4 @@
-"""What our measuring costs: decode rate through the worker's engine and stopwatch against mlx-lm's bare loop.
+"""Measure the cost of measuring: decode rate through the worker's engine and stopwatch against mlx-lm's bare loop.
 
     python benchmarks/fidelity.py [--checkpoint smollm2-8bit] [--rounds 60] [--tokens 12]
 

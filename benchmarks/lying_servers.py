@@ -1,4 +1,4 @@
-"""How many wrong counts and unmeasured rates get by: generations of a server that lies in all the ways it knows.
+"""Count the wrong counts and unmeasured rates that pass: generations of a server that lies in all known ways.
 
     python benchmarks/lying_servers.py [--generations 1000] [--seed 0] [--at-once 4]
 

@@ -1,4 +1,4 @@
-"""How long a plan of a thousand arms and a hundred rounds takes, imports included.
+"""Time a plan of a thousand arms and a hundred rounds, imports included.
 
     python benchmarks/plan_speed.py
 

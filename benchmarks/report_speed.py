@@ -1,4 +1,4 @@
-"""How long a report takes by the number of points in it: from the rows to the sections, from these to the page.
+"""Time a report by the number of points in it: from the rows to the sections, from these to the page.
 
     python benchmarks/report_speed.py [--points 1000 10000] [--repeats 3]
 

@@ -8,7 +8,7 @@ for it; the second client, a process too, always gets speculation. Wrong: the me
 the generation counts as engaged. Honest: it ran, nothing interfered, and it counts.
 
 `twin` is the second client with requests of exactly our size: where a server's signs tell nothing but a size, only the
-connection that is seen, or a second line, tells them apart.
+connection that is seen, or a second line, distinguishes them.
 """
 
 import argparse

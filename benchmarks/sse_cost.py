@@ -1,4 +1,4 @@
-"""What reading a stream costs the client, a chunk: ours against the `openai` package's.
+"""Measure the client's cost per chunk of reading a stream: ours against the `openai` package's.
 
     python benchmarks/sse_cost.py [--chunks 3000] [--repeats 7]
 

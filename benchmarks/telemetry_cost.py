@@ -1,4 +1,4 @@
-"""What the sampler costs: the work that is lost around one sample, many times over, as a paired A/B at random.
+"""Measure the sampler's cost: the work that is lost around one sample, many times, as a paired random A/B.
 
     python benchmarks/telemetry_cost.py --minutes 30                 a loop on one core stands for decoding
     python benchmarks/telemetry_cost.py --minutes 30 --model FOLDER  a real model, decoded by a worker

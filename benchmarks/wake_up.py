@@ -1,4 +1,4 @@
-"""What the wake-up decode before a trial changes and costs: an arm that idled, woken or not, in pairs at random.
+"""Measure the effect and the cost of the wake-up decode: an arm that idled, woken or not, in random pairs.
 
     python benchmarks/wake_up.py --model FOLDER [--pairs 40] [--idle-s 2]
 

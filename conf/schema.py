@@ -93,7 +93,7 @@ class PowerNeed(Enum):
 
 
 class HotStartRule(Enum):
-    """Which hot starts are left out of the audit."""
+    """The hot starts that are left out of the audit."""
 
     heat = "heat"  # those for heat or power; other load meets all arms of a round alike
     all = "all"
@@ -109,7 +109,7 @@ class OrphanPolicy(Enum):
 
 @dataclass
 class CheckpointConfig:
-    """A set of weights: where they are, and what is known of them beforehand."""
+    """A set of weights: their place, and the facts that are known beforehand."""
 
     name: str = setting(MISSING, "The option's name.")
     source: Source = setting(MISSING, "Where the weights come from.")
@@ -124,7 +124,7 @@ class CheckpointConfig:
     )
     bytes_read_per_token: int | None = setting(
         None,
-        "Bytes of weights that one token reads, where that is not all of them (mixture of experts).",
+        "Bytes of weights that one token reads, if not all of them (mixture of experts).",
         limit=at_least(1),
     )
     draft: str | None = setting(None, "The checkpoint that drafts for this one unless engine.draft names another.")
@@ -185,7 +185,7 @@ class DesignConfig:
     """The experiment's design: how often, in which order, and what a verdict needs."""
 
     rounds: int | None = setting(
-        None, "Rounds to run. null: 8 per prompt where a round is one prompt, else 8.", limit=within(1, 100_000)
+        None, "Rounds to run. null: 8 per prompt if a round is one prompt, else 8.", limit=within(1, 100_000)
     )
     detect: str | None = setting(
         None, "Instead of rounds: the smallest effect to be supported in 80 % of runs, such as 2%."
@@ -195,12 +195,12 @@ class DesignConfig:
     )
     order: OrderRule = setting(OrderRule.random, "How the order within a round is drawn.")
     seed: int = setting(0, "Seed of the orders.", limit=at_least(0))
-    metric: Metric = setting(Metric.end_to_end_tps, "What is compared; every metric is stored whichever is named.")
+    metric: Metric = setting(Metric.end_to_end_tps, "The metric that is compared; all metrics are stored.")
     alpha: float = setting(0.05, "Level of the tests: the share of false alarms that is allowed.", limit=between(0, 1))
     margin: float = setting(0.02, "Effects within 1 ± margin are called no difference.", limit=at_least(0))
     aa: bool = setting(True, "Enter the control twice in every round.")
     bracket: bool = setting(True, "Run the control before the first and after the last round.")
-    interleave_by: InterleaveBy = setting(InterleaveBy.auto, "What a round holds: one prompt, or the whole prompt set.")
+    interleave_by: InterleaveBy = setting(InterleaveBy.auto, "Content of a round: one prompt, or the whole prompt set.")
     residency: Residency = setting(
         Residency.auto, "Keep the arms' models loaded between their trials, or load them in turn."
     )
@@ -209,20 +209,18 @@ class DesignConfig:
     )
     evidence: EvidencePolicy = setting(
         EvidencePolicy.require,
-        "What a missing sign of engagement does: require makes the trial invalid, record keeps it.",
+        "Effect of a missing sign of engagement: require makes the trial invalid, record keeps it.",
     )
     cached_share_max: float | None = setting(
         0.1,
         "Share of a conversation's first prompt that may come from a cache; more makes the trial invalid. null: any.",
         limit=within(0, 1),
     )
-    on_preflight_failure: OnFailure = setting(OnFailure.stop, "What an arm that fails its preflight does to the run.")
+    on_preflight_failure: OnFailure = setting(OnFailure.stop, "Effect on the run of an arm that fails its preflight.")
     probe: bool = setting(
         True, "Ask the models after the last round: near-ties, the time of a pass, the memory's bandwidth."
     )
-    probe_prompts: int = setting(
-        3, "Answers per arm that differ from the control's and are looked into.", limit=at_least(0)
-    )
+    probe_prompts: int = setting(3, "Answers per arm that differ from the control's and are probed.", limit=at_least(0))
     probe_budget_s: float | None = setting(
         None, "Time for all probes. null: a tenth of the trials' time, 20 s to 300 s.", limit=above(0)
     )
@@ -244,7 +242,7 @@ class GateConfig:
     on_timeout: OnTimeout = setting(
         OnTimeout.run, "A trial whose gate did not open in time runs, marked as a hot start, or is skipped."
     )
-    power_source: PowerNeed = setting(PowerNeed.mains, "What a trial may draw its power from.")
+    power_source: PowerNeed = setting(PowerNeed.mains, "Power source that a trial may use.")
     power_mode: str | None = setting(
         None, "The mode as the machine names it: automatic, low, high on a Mac. null: any."
     )
@@ -282,13 +280,13 @@ class GateConfig:
     sampler_interval_s: float = setting(1.0, "Between two readings.", limit=at_least(0.1))
     # ---- after it: rules that leave a trial out, never by its speed ----
     exclude_hot_start: HotStartRule = setting(
-        HotStartRule.heat, "Which hot starts are left out: those for heat or power, all, none."
+        HotStartRule.heat, "Hot starts that are excluded: those for heat or power, all, none."
     )
     exclude_clock_gap_above_s: float | None = setting(
         1.0, "Wall clock against monotonic clock: the machine slept.", limit=at_least(0)
     )
     exclude_thermal_level_above: int | None = setting(1, "Thermal level within the trial.", limit=within(0, 4))
-    exclude_off_mains: bool = setting(True, "The power source left the mains, where power_source is mains.")
+    exclude_off_mains: bool = setting(True, "The power source left the mains, if power_source is mains.")
     exclude_cpu_cores_others_above: float | None = setting(
         None, "CPU cores that other processes used, mean over the trial.", limit=at_least(0)
     )
@@ -299,11 +297,11 @@ class GateConfig:
         256e6, "Growth of swap within the trial.", limit=at_least(0)
     )
     replays: int = setting(
-        2, "Replays of a round with an excluded trial, each whole and in an order of its own.", limit=at_least(0)
+        2, "Replays of a round with an excluded trial, each whole and in a new order.", limit=at_least(0)
     )
     # ---- processes and memory ----
     orphans: OrphanPolicy = setting(
-        OrphanPolicy.block, "What a process that looks like a leftover and cannot be proven one does to a run."
+        OrphanPolicy.block, "Effect on a run of a process that may be a leftover but is not proven to be one."
     )
     orphan_interval_s: float = setting(
         60.0, "Between two looks at all processes; none falls into a trial.", limit=at_least(0)
@@ -326,7 +324,7 @@ class SweepConfig:
     """A stored experiment: overrides common to all arms, and one override list per product of arms."""
 
     name: str = setting("", "The option's name.")
-    description: str = setting("", "What it is for.")
+    description: str = setting("", "Purpose of the sweep.")
     overrides: list[str] = setting([], "Overrides common to all arms.")
     arms: list[list[str]] = setting([], "One list of overrides per product of arms.")
 
@@ -342,7 +340,7 @@ class ClaimSource:
 
 @dataclass
 class ClaimConfig:
-    """A figure that somebody published, with its conditions, to be set beside what was measured.
+    """A published figure with its conditions, to be compared with the measured one.
 
     The figure is a ratio of the metric, always in one direction: to speculation, to fewer bits, to the wider block.
     """

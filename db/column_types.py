@@ -33,5 +33,5 @@ class Finite(TypeDecorator[float]):
 
     def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
         if value is not None and not math.isfinite(value):
-            raise ValueError(f"{value!r} is no measurement; store NULL and the reason")
+            raise ValueError(f"{value!r} is not a measurement; store NULL and the reason")
         return value

@@ -46,7 +46,7 @@ def shown_line(text: str) -> str:
 
 
 def shown_json(text: str) -> str:
-    """JSON that says the same, with these characters as escapes."""
+    """Return the same JSON with these characters as escapes."""
     return "".join(json.dumps(character)[1:-1] if _is_hidden(character) else character for character in text)
 
 

@@ -50,7 +50,7 @@ def life(engine: Engine, run_id: str) -> Life:
 
 
 def running(engine: Engine) -> list[Life]:
-    """The runs that say they run, newest first; whether their processes live is another question."""
+    """Return the runs with the status running, newest first; their processes may no longer live."""
     with plain_read(engine) as connection:
         rows = connection.execute(_LIVES, {"run_id": None, "status": "running"})
         return [Life(**row) for row in rows.mappings()]

@@ -73,7 +73,7 @@ def database_path(url: str) -> Path:
 
 
 def _escaped(text: str, letters: str = "") -> str:
-    """With percent escapes for these letters, and for bytes of a file's name that are not UTF-8."""
+    """Escape these letters, and bytes of a file's name that are not UTF-8, as in URLs."""
     pattern = rf"[{letters}\udc80-\udcff]"
     return re.sub(pattern, lambda found: f"%{found[0].encode('utf-8', 'surrogateescape').hex().upper()}", text)
 
@@ -109,7 +109,7 @@ def check_file(path: Path) -> None:
     except sqlite3.OperationalError as error:
         if getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE == sqlite3.SQLITE_CANTOPEN:
             raise LocationError(f"{path}: cannot be read ({error}); name another with INTERLACE_DB") from error
-        return  # locked, or a disk in trouble: the one who opens it waits, or says so
+        return  # locked, or a disk error: opening it later waits, or reports it
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB and not _begins_like_one(path):
             raise LocationError(f"{path}: is not a SQLite database; name another with INTERLACE_DB") from error
@@ -139,7 +139,7 @@ def keep_private(path: Path) -> None:
     """The database and its log for their owner alone: they hold prompts and answers. SQLite gives the log the
     database's own rights."""
     real = path.resolve()  # SQLite follows a link too, and keeps the log beside the file itself
-    with suppress(OSError):  # SQLite says what is wrong with the place
+    with suppress(OSError):  # SQLite reports what is wrong with the place
         create_private(real)
     for each in (real, *(real.with_name(real.name + suffix) for suffix in ("-wal", "-shm"))):
         tighten(each)

@@ -122,7 +122,7 @@ class Checkpoint(Base):
     weights_bytes: Mapped[int | None]
     config: Mapped[dict[str, Any]]
     bytes_read_per_token: Mapped[int | None]  # weights that one decoded token reads: of a mixture, the active experts
-    kv_bytes_per_token: Mapped[int | None]  # growth of an unquantised cache a token, all layers
+    kv_bytes_per_token: Mapped[int | None]  # growth of an unquantised cache per token, all layers
     __table_args__ = (
         _one_of("source", "hub", "local", "gguf", "imported", "dummy", "simulated", "unknown"),
         Index(None, "name"),
@@ -155,7 +155,7 @@ class Run(Base):
     log_dir: Mapped[str | None]
     note: Mapped[str | None]
     heartbeat_at: Mapped[dt.datetime | None]  # the last sign of life of the process that runs it
-    current: Mapped[dict[str, Any] | None]  # what it is at: see orchestrator.running.recording; NULL: at nothing
+    current: Mapped[dict[str, Any] | None]  # its current step: see orchestrator.running.run_state; NULL: none
     origin: Mapped[str] = mapped_column(
         default="interlace"
     )  # interlace, or the format of the file that it was read from
@@ -419,7 +419,7 @@ class Audit(Base):
     ]  # fixed | anytime: which intervals and p-values; NULL: stored before they were distinguished
     best: Mapped[list[Any] | None]  # for each scope, the arms not distinguishable from the best
     carry_over: Mapped[dict[str, Any] | None]  # the largest; NULL: too few trials to estimate it
-    compositions: Mapped[dict[str, Any] | None]  # two factors; NULL: the arms are no full table
+    compositions: Mapped[dict[str, Any] | None]  # two factors; NULL: the arms do not form a full table
 
     comparisons: Mapped[list["Comparison"]] = relationship(
         lazy="raise", order_by="Comparison.position", cascade="all, delete-orphan", passive_deletes=True
@@ -493,7 +493,7 @@ class Divergence(Base):
     arm_token: Mapped[int | None]
     control_text: Mapped[str | None]  # of the token alone
     arm_text: Mapped[str | None]
-    context_text: Mapped[str | None]  # what both wrote just before
+    context_text: Mapped[str | None]  # their common text just before
     top: Mapped[list[Any] | None]  # [token id, text, log-probability] of the control's most likely tokens there
     gap: Mapped[float | None]  # log-probability of the control's token minus that of the arm's, nats
     rounding: Mapped[float | None]  # largest change of a top token's log-probability by passes of other widths, nats

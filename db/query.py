@@ -141,7 +141,7 @@ def _known_columns(connection: sqlite3.Connection) -> dict[str, list[str]]:
 
 
 def _explain(error: Exception, sql: str, known: dict[str, list[str]]) -> str:
-    """One line: what is wrong, and what may have been meant."""
+    """State in one line what is wrong and what may have been meant."""
     text = str(error)
     if re.search("not authorized|authorization denied|prohibited|readonly", text):
         return "SQL: only reading is allowed here, and this statement would change something or open another file"

@@ -1,4 +1,4 @@
-"""The queue: which runs wait, in which order, and what is known of them before their night.
+"""The queue: the waiting runs, their order, and the results of their preflights.
 
 An entry's state is of the queue alone: waiting until its run is done, has failed or is cancelled. How far a run got is
 the run's own affair, so an interrupted run keeps its place and goes on there.
@@ -44,7 +44,7 @@ def settle(engine: Engine, run_id: str, state: EntryState, *, note: str | None) 
 
 
 def store_check(engine: Engine, run_id: str, checked: Mapping[str, str | None], *, now: dt.datetime) -> None:
-    """Keep what a preflight found, by arm."""
+    """Store the results of a preflight, by arm."""
     with transaction(engine) as session:
         changed = update(models.QueueEntry).where(models.QueueEntry.run_id == run_id)
         session.execute(changed.values(checked=dict(checked), checked_at=now))
@@ -75,7 +75,7 @@ def move(engine: Engine, run_id: str, *, before: str | None = None, first: bool 
         if before is not None:
             _waiting(session, before)
             if before == run_id:
-                raise QueueError(f"run {run_id}: cannot stand before itself; name another with --before")
+                raise QueueError(f"run {run_id}: cannot be moved before itself; name another with --before")
             place = next(number for number, each in enumerate(others) if each.run_id == before)
         _place(entry, others, place)
 
@@ -103,5 +103,5 @@ def _waiting(session: Session, run_id: str) -> models.QueueEntry:
     if found is None:
         raise QueueError(f"run {run_id}: not in the queue; see `interlace queue list`")
     if found.state != "waiting":
-        raise QueueError(f"run {run_id}: does not wait, it is {found.state}; see `interlace status`")
+        raise QueueError(f"run {run_id}: is not waiting but {found.state}; see `interlace status`")
     return found

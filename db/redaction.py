@@ -50,7 +50,7 @@ _mask: list[Callable[[str], str]] = []
 
 
 def mask_rows_with(mask: Callable[[str], str]) -> None:
-    """From now on every text that this process writes into a database passes through this function."""
+    """Pass every text that this process writes into a database from now on through this function."""
     _mask[:] = [mask]
 
 

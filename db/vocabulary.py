@@ -27,13 +27,13 @@ DEFAULT_METRIC = next(iter(METRICS))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One of the judgements of a comparison; what each needs stands in `orchestrator.audit`."""
+    """One of the judgements of a comparison; `orchestrator.audit` lists what each requires."""
 
     name: str  # as stored and typed
     words: str
     sign: str  # colour is never the only sign
     tone: str  # its colour: see the palettes of the terminal and of the report
-    usable: bool  # whether the ratio is what it says it is
+    usable: bool  # whether the ratio can be taken at face value
 
 
 VERDICTS = {

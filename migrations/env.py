@@ -1,4 +1,4 @@
-"""What Alembic runs: the revisions, on the connection and inside the transaction that `db.migrate` gives it.
+"""Alembic's entry point: runs the revisions on the connection and in the transaction that `db.migrate` gives it.
 
 The connection begins its own transactions, so SQLite's DDL is transactional here and an upgrade that fails leaves the
 database as it was.

@@ -26,7 +26,7 @@ SUMMARIES = {  # the first sentence of each command's help
     "audit": "Judge a run: which arm is really faster, and could it be drift?",
     "bisect": "Find the first release of PACKAGE between GOOD and BAD in which the speed changed.",
     "checkpoint": "Model weights: list, import, inspect, make.",
-    "compare": "Relate two runs through the control that both of them held.",
+    "compare": "Compare two runs through the control that both contain.",
     "db": "The database itself.",
     "doctor": "Show what this machine can run and record, and why a reading is missing.",
     "engine": "Engines and their settings: list, show.",
@@ -36,12 +36,12 @@ SUMMARIES = {  # the first sentence of each command's help
     "plan": "Show what would run: arms, rounds, order, memory, duration.",
     "query": "Ask the database, read-only: a stored query by its name, a file, or SQL.",
     "queue": "Runs that wait for this machine: add, list, cancel, move.",
-    "report": "Write a run as one self-contained page: the verdict, and why.",
+    "report": "Write a run's report as one self-contained page: the verdict, and why.",
     "resume": "Finish an interrupted run.",
     "run": "Plan, run now, and audit at the end.",
     "simulate": "Try your design on a simulated machine: false positives, power, width.",
-    "status": "Show who measures, what runs and until when, what waits, and the last problems.",
-    "work": "Run what waits in the queue, one run after the other.",
+    "status": "Show what this machine measures and until when, what waits, and the last problems.",
+    "work": "Execute the queued runs, one after the other.",
 }
 _EPILOG = """Exit codes: 0 done, 1 a verdict that --fail-on names, 2 bad input, 3 run
 unfinished, 4 machine not fit now, 130 interrupted. Documentation: README.md and docs/."""
@@ -75,7 +75,7 @@ class _Interlace(LazyGroup):
 
 
 def _as_text(typed: Sequence[str]) -> list[str]:
-    """Arguments in UTF-8, whatever the locale says of their bytes; another file name that is there stays as it is.
+    """Decode the arguments as UTF-8, whatever the locale is; the name of an existing file stays as it is.
 
     Raises:
         UsageError: bytes that are not UTF-8.

@@ -105,7 +105,7 @@ def estimate_effect(frame: pd.DataFrame, *, treatment: str, control: str, alpha:
 
     Raises:
         ValueError: a column is missing, an arm is unknown or twice in a round, a value is not finite and positive,
-            rows are not in time order, no round is complete, or alpha is no level.
+            rows are not in time order, no round is complete, or alpha is not a level.
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha={alpha}: give a level between 0 and 1, such as 0.05")

@@ -30,7 +30,7 @@ class InputError(InterlaceError):
 
 
 class IncompleteError(InterlaceError):
-    """The run stopped early; what is finished is stored."""
+    """The run stopped early; the finished trials are stored."""
 
     exit_code = 3
 
@@ -39,7 +39,7 @@ class StoppedError(IncompleteError):
     """The run was asked to stop, and did so after a round."""
 
     def __init__(self, units_left: int) -> None:
-        super().__init__(f"stopped as asked, {units_left} rounds and control runs left: it goes on where it stopped")
+        super().__init__(f"stopped as requested with {units_left} rounds and control runs left; resume it to continue")
 
 
 class RefusedError(InterlaceError):

@@ -192,7 +192,7 @@ def composition(run: StoredRun) -> tuple[Table, Factorial] | None:
     try:
         found = factorial(used, levels=table.levels, base=table.base, alpha=plan.design.alpha, seed=plan.design.seed)
     except ValueError:
-        return None  # an arm was left out, or no round is complete: there is no table to speak of
+        return None  # an arm was left out, or no round is complete: there is no table
     return table, found
 
 

@@ -39,7 +39,7 @@ def findings(run: StoredRun, result: AuditResult) -> Findings:
     measured = _decode_ratios(trials, plan, arms)
     costs = verify_costs(arms, answers, passes=passes, measured=measured)
     turns = arm_turns([arm.name for arm in arms], answers, ratios=_turn_ratios(trials, result))
-    notes = ("simulated: there is no ceiling to hold it against",) if simulated else ()
+    notes = ("simulated: there is no ceiling to compare it with",) if simulated else ()
     bandwidth = _bandwidth(run.machine)
     over_all = {cost.arm: cost for cost in costs if cost.prompt_class is None}
     return Findings(

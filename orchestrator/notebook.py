@@ -19,7 +19,7 @@ _SHOWN = ("treatment", "prompts", "turn", "verdict", "ratio", "ci_low", "ci_high
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """A run's verdicts, judged now from what is stored. In a notebook its last line shows the table.
+    """A run's verdicts, judged now from the stored trials. In a notebook its last line shows the table.
 
     Attributes:
         table: the columns of the view `verdict_flat`, one row per comparison: over all prompts, per class, per turn.

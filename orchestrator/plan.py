@@ -275,7 +275,7 @@ def _check_arm(arm: Arm) -> None:
     for part, keys in ((arm.engine, ("_target_", "name")), (arm.checkpoint, ("name", "source")), (arm.sampling, ())):
         for key in keys:
             if not isinstance(part.get(key), str):
-                raise ValueError(f"plan: {where} names no {key} of its engine or checkpoint")
+                raise ValueError(f"plan: {where} lacks the {key} of its engine or checkpoint")
     if arm.draft is not None and not isinstance(arm.draft.get("name"), str):
         raise ValueError(f"plan: {where} has a draft without a name")
     temperature = arm.sampling.get("temperature")

@@ -40,9 +40,9 @@ def _lines(earlier: models.Audit, result: AuditResult) -> Iterator[str]:
     for before, now in changed:
         if now.over_all:
             yield (
-                f"{now.treatment} against {now.control}: method {earlier.method_version}, on"
-                f" {earlier.created_at:%Y-%m-%d}, said {_words(before)}; method {result.method_version} says"
-                f" {_words(now)}, because {_reasons(now)}"
+                f"{now.treatment} against {now.control}: method {earlier.method_version} gave {_words(before)} on"
+                f" {earlier.created_at:%Y-%m-%d}; method {result.method_version} gives {_words(now)}, because"
+                f" {_reasons(now)}"
             )
     parts = sum(not now.over_all for _, now in changed)
     if parts:

@@ -40,7 +40,7 @@ class StoredRun:
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """One row per generation in time order: the columns of `trial_flat` and what else two arms must share.
+        """One row per generation in time order: the columns of `trial_flat` and the others that two arms must share.
 
         These are the readings of `READINGS` before the trial, `sampler` (in words), and of the trial's environment
         `environment_id`, `missing_reason`, `mlx_missing`, `mlx_build` and `packages`; see `db.frames.environments`.
@@ -82,7 +82,7 @@ class StoredRun:
 
 
 def chooser(sampling: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an arm's sampling decides which token is drawn: two arms of equal ones draw alike.
+    """Return the part of an arm's sampling that decides which token is drawn: arms with equal parts draw alike.
 
     What else differs (ignore_eos, the chat template) shows in the lengths and prompts, which are compared themselves.
     """

@@ -117,5 +117,5 @@ def database(tmp_path: Path) -> Database:
 
 @pytest.fixture(autouse=True)
 def no_known_secrets() -> None:
-    """What one test's environment held is no secret in the next."""
+    """Forget the secrets of one test's environment before the next."""
     KNOWN.clear()

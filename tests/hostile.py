@@ -32,7 +32,7 @@ MARKUP = st.lists(st.sampled_from(_MARKUP) | st.text(max_size=3), max_size=7).ma
 
 
 def controls(text: str) -> set[str]:
-    """What a terminal would obey, and what nobody sees; line ends aside."""
+    """Return the characters that control a terminal or are invisible, except line ends."""
     return {each for each in text if each != "\n" and unicodedata.category(each) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - {
         "\u200c",
         "\u200d",

@@ -222,7 +222,7 @@ def flip(content: bytes, chance: random.Random) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one file."""
+    """The outcome of one file."""
 
     taken: bool
     problems: tuple[str, ...]  # tracebacks, and lines that are none
@@ -311,7 +311,7 @@ async def _refused_pages(application: Guard, pages: list[str]) -> list[str]:
 
 
 def _problems(command: str, result: Result, *, refused: bool = True, answered: bool = True) -> Iterator[str]:
-    """What of a command's answer is wrong.
+    """Return what is wrong with a command's answer.
 
     Args:
         refused: it may refuse, in one line.

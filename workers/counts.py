@@ -1,4 +1,4 @@
-"""Every count that a generation states, held against the request, the text and the other counts. Pure.
+"""Checks every count that a generation states against the request, the text and the other counts. Pure.
 
 A part is never larger than its whole, nothing is written that no token wrote, and no token writes less than a byte that
 somebody sees, but for a few. What cannot be makes the generation invalid (`require_possible`); what is unlikely is
@@ -109,10 +109,10 @@ class Counts:
 
 
 def stated_count(holder: Any, name: str) -> int | None:
-    """A count as a server states it; None: it does not, or says null.
+    """Read a count as a server states it; None if it is missing or null.
 
     Raises:
-        EngineError: what is there is no count: not a whole number, negative, or too large to store.
+        EngineError: the value is not a count: not a whole number, negative, or too large to store.
     """
     value = holder.get(name) if isinstance(holder, Mapping) else None
     if value is None:
@@ -123,7 +123,7 @@ def stated_count(holder: Any, name: str) -> int | None:
 
 
 def require_possible(counts: Counts) -> None:
-    """Nothing that is stated contradicts what is known.
+    """Check that no statement contradicts what is known.
 
     Raises:
         EngineError: it does, and how.

@@ -162,7 +162,7 @@ def require_environment(wanted: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _require_preloaded(libraries: str) -> None:
-    """Each library is in this process already: asked for without loading it."""
+    """Check that each library is already in this process, without loading it."""
     for library in libraries.replace(":", " ").split():
         try:
             ctypes.CDLL(library, mode=os.RTLD_NOLOAD)

@@ -1,7 +1,7 @@
 """Errors in and of a worker, in a few kinds.
 
     WorkerError
-    ├── EngineError        raised in the worker: an engine says what it cannot do, and the remedy
+    ├── EngineError        raised in the worker: an engine states what it cannot do, and the remedy
     ├── ProbeUnsupported   raised in the worker: an engine cannot be probed so; no fault
     └── WorkerFault        raised in the parent: what the worker did instead of answering
 
@@ -18,10 +18,10 @@ from workers.protocol import Generation
 
 
 class FaultKind(StrEnum):
-    """Why a worker's answer is missing."""
+    """The reasons why a worker's answer is missing."""
 
     load_failed = "load_failed"
-    package_missing = "package_missing"  # the engine's package is not installed where the worker runs
+    package_missing = "package_missing"  # the engine's package is not installed in the worker's environment
     checkpoint_missing = "checkpoint_missing"
     checkpoint_corrupt = "checkpoint_corrupt"
     tokenizer_mismatch = "tokenizer_mismatch"  # draft and target read text differently
@@ -45,7 +45,7 @@ class FaultKind(StrEnum):
     too_long = "too_long"  # the whole request took longer than its deadline
     disk_full = "disk_full"  # for the worker's log, the journal, or what an engine writes
     log_flood = "log_flood"  # printed without end
-    garbage = "garbage"  # bytes on the channel that are no message, or one that is not due
+    garbage = "garbage"  # bytes on the channel that are not a message, or a message that is not due
 
 
 class WorkerError(Exception):
@@ -117,7 +117,7 @@ _SIGNS: tuple[tuple[str, FaultKind], ...] = (
 
 
 def classify_text(text: str) -> FaultKind | None:
-    """The kind that an error's or a log's words name, or None where they name none."""
+    """Return the kind that the words of an error or a log name, or None."""
     return next((kind for sign, kind in _SIGNS if sign in text), None)
 
 

@@ -19,7 +19,7 @@ NAMES_VARIABLE = "INTERLACE_SECRET_NAMES"  # names the variables of a worker's e
 SHORTEST = 4  # characters: a shorter text occurs everywhere, and is not a secret
 _SHORT = 8  # characters: less is masked as a whole word only
 _NUMBER = re.compile(r"[\d.eE+-]+")
-# What is given where a server wants a key and checks none: words that stand in many a text.
+# Placeholders for servers that want a key and check none: words that occur in many texts.
 _PLACEHOLDERS = frozenset(
     "bearer changeme default dummy empty example false fake key local localhost lm-studio mlx no-key no-key-required"
     " none not-needed null ollama omlx openai password secret test testing token true unused vllm".split()
@@ -34,7 +34,7 @@ class Secrets:
         self._finder = _Finder(())
 
     def add(self, *values: str | None) -> None:
-        """From now on these are masked. What is too short to be a secret, or a placeholder for one, is not."""
+        """Mask these from now on, except values that are too short for a secret and placeholders."""
         new = {each for value in values if value for each in _parts(value) if _maskable(each)} - self._values
         if new:
             self._values |= new

@@ -130,7 +130,7 @@ class Served:
     python: str | None = None  # None: unknown, or no Python
     versions: dict[str, str | None] = field(default_factory=dict)  # by distribution; None: not there; missing: unknown
     source: str = ""  # the source of the versions
-    reason: str = ""  # why MLX's versions are not known; or that there is no MLX
+    reason: str = ""  # why MLX's versions are unknown, or that there is no MLX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class Loaded:
     engine_setting: dict[str, Any] = field(default_factory=dict)  # the width in the engine's own word
     engine_version: str | None = None
     notes: list[str] = field(default_factory=list)
-    device: dict[str, Any] = field(default_factory=dict)  # what the engine's package says of the device
+    device: dict[str, Any] = field(default_factory=dict)  # the engine's package's description of the device
     served: Served | None = None  # of an engine behind a server; None: this process's own versions made the figures
 
 
@@ -157,12 +157,12 @@ class Heartbeat:
 
     kind: ClassVar[str] = "heartbeat"
     phase: str  # load | prefill | decode
-    tokens: int  # of the turn under way
+    tokens: int  # of the current turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Evidence that a mechanism ran on this very generation. None: the engine gives no sign either way."""
+    """Evidence that a mechanism ran on this generation. None: the engine gives no sign either way."""
 
     mechanism: str  # plain | draft_model | ...
     requested: bool
@@ -199,7 +199,7 @@ class Generation:
     # For a server, which sends no token ids: how many there were. None: as many as token_ids.
     completion_tokens: int | None = None
     stamps_of: str = "token"  # token: each has its own; chunk: tokens that one chunk brought share its stamp
-    # A server's stamps beside the tokens', since the request's start. None: not a server, or it never came.
+    # A server's further stamps, since the request's start. None: not a server, or it never came.
     first_byte_us: int | None = None
     first_visible_us: int | None = None  # the first token that a reader sees: no role, no thinking
     flags: list[str] = field(default_factory=list)  # codes of what did not add up, as the engine saw it
@@ -244,7 +244,7 @@ class Scored:
     request_id: str
     top: list[TokenScore]  # the most likely first, as one token a pass gives them
     rivals: list[TokenScore]  # in the request's order
-    context_text: str  # what was written just before the place
+    context_text: str  # the text just before the place
     changes: list[WidthChange]
     compared_places: int  # the place itself and those before it
 
@@ -269,7 +269,7 @@ class PassesTimed:
     request_id: str
     timings: list[PassTiming]
     context_tokens: int
-    notes: list[str] = field(default_factory=list)  # what was asked and could not be timed, and why
+    notes: list[str] = field(default_factory=list)  # the requested passes that could not be timed, and why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +304,7 @@ class Failure:
 
 
 Probe = ScoreTokens | TimePasses | Retell
-Told = Scored | PassesTimed | Retold | Unsupported  # what a probe is answered with
+Told = Scored | PassesTimed | Retold | Unsupported  # the possible answers to a probe
 Request = Load | Generate | Probe | Stop
 Message = Request | Hello | Loaded | Heartbeat | Generation | Done | Told | Failure
 KINDS: dict[str, type[Message]] = {cls.kind: cls for cls in get_args(Message)}

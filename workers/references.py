@@ -1,7 +1,7 @@
 """References to environment variables in a configuration, `${oc.env:NAME}`, resolved where they are used.
 
 A plan holds the reference and never the value, which may be a secret: it is looked up by the process that sends it, and
-from then on masked in all that this process says.
+from then on masked in all that this process prints.
 """
 
 import os

@@ -28,7 +28,7 @@ MISSING = "???"  # omegaconf's own mark of a value that has to be given
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a value must satisfy besides its type. null always does."""
+    """A condition on a value besides its type. null always satisfies it."""
 
     holds: Callable[[Any], bool]
     words: str  # "at least 2"
@@ -68,12 +68,12 @@ def one_of(*words: Any) -> Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What is declared of one setting beside its name, type and default."""
+    """The declaration of a setting besides its name, type and default."""
 
     meaning: str
     limit: Limit | None = None
-    unit: str | None = None  # where the name does not end with it
-    word: str | None = None  # the engine's own word for it, as a formula where the number differs
+    unit: str | None = None  # if the name does not end with it
+    word: str | None = None  # the engine's own word for it, as a formula if the number differs
 
 
 def setting(

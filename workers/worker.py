@@ -95,7 +95,7 @@ class Channel:
 
 
 class Pulse:
-    """Heartbeats from a thread of its own while something is under way; silent in between."""
+    """Sends heartbeats from a separate thread while a request is in progress."""
 
     def __init__(self, channel: Channel, *, interval_s: float) -> None:
         self._channel = channel

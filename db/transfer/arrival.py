@@ -132,11 +132,11 @@ def _refuse_other_design(connection: sqlite3.Connection, run_id: str, plan: Mapp
 
 
 def _is_simulated(plan: Mapping[str, Any]) -> bool:
-    """As when a run is planned: one simulated arm makes it one that measures nothing real."""
+    """Return whether the plan is simulated: as in planning, one simulated arm is enough."""
     engines = [arm.get("engine") or {} for arm in plan.get("arms", ())]
     return any(str(engine.get("_target_")).endswith(_SIMULATED) for engine in engines)
 
 
 def _stored(time: dt.datetime) -> str:
-    """As `db.column_types.UtcDateTime` stores it."""
+    """Format a time as `db.column_types.UtcDateTime` stores it."""
     return time.astimezone(dt.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

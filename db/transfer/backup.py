@@ -109,6 +109,6 @@ def _refuse_damaged(copy: Path, database: Path) -> None:
             found = [str(error)]
     if found != ["ok"]:
         raise SchemaError(
-            f"{database}: damaged, and so is its copy, which was thrown away ({found[0]});"
+            f"{database}: damaged, and so is its copy, which was removed ({found[0]});"
             " see `interlace db check`; restore an earlier backup"
         )

@@ -72,14 +72,14 @@ def merge(url: str, other: Path, *, read_plan: PlanReader = any_plan) -> Merged:
         read_plan: refuses a text that is not a plan.
 
     Raises:
-        TransferError: the other is this very database, or none of ours, or holds what it must not.
+        TransferError: the other is this database, or not an interlace database, or holds what it must not.
         SchemaError: the other is damaged or newer; or the two cannot be brought together. Nothing was changed.
         DatabaseError: see `db.session.open_database`, `db.transfer.staging.staged`.
     """
     path = database_path(url)
     other = other.expanduser().absolute()
     if other.exists() and path.exists() and other.samefile(path):
-        raise TransferError(f"{other}: is this very database; name another one")
+        raise TransferError(f"{other}: is this database itself; name another one")
     engine = open_database(url)
     try:
         with tempfile.TemporaryDirectory(prefix=".interlace-merge-", dir=path.parent) as folder:

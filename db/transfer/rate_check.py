@@ -1,4 +1,4 @@
-"""Rates that do not follow from their own stamps are no measurements: in somebody's copy they become NULL, with a flag.
+"""Rates that do not follow from their own stamps are not measurements: in a copy they become NULL, with a flag.
 
 By the definitions of `orchestrator.running.measures`, n tokens with stamps t_1 .. t_n since the request's start:
 

@@ -1,4 +1,4 @@
-"""Every row of a copy of somebody's database, held against what our own code writes, before any of it is taken.
+"""Checks every row of a copy of another database against what our own code writes, before any of it is merged.
 
 SQLite stores any type in any column, so a text may be a blob, or bytes that are no UTF-8; a date may be anything. What
 passes here can be read by today's tables, shown by every command and judged. The first value that does not pass refuses

@@ -221,7 +221,7 @@ def _read_manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
         found = read_json(archive.read(info).decode("utf-8"))
         written = found["format"], found["version"]
     except (ValueError, TypeError, KeyError) as error:
-        raise TransferError(f"{file}: not an export of interlace (its {MANIFEST} says nothing of it)") from error
+        raise TransferError(f"{file}: not an export of interlace (its {MANIFEST} does not say so)") from error
     if written[0] != FORMAT:
         raise TransferError(f"{file}: not an export of interlace (format {written[0]!r:.60})")
     if written[1] != FORMAT_VERSION:

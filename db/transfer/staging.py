@@ -56,7 +56,7 @@ def make_current(copy: Path, *, shown: Path) -> Path:
 
 
 def _copy(other: Path, copy: Path) -> None:
-    """By SQLite where there is a log of changes not yet in the file, else byte by byte."""
+    """Copy by SQLite if there is a log of changes not yet in the file, else byte by byte."""
     log = other.with_name(other.name + "-wal")
     if not _is_filled(log):
         shutil.copyfile(other, copy)

@@ -71,7 +71,7 @@ def _unwritable(error: OSError) -> InputError:
 def _require_name(name: str) -> str:
     """Return the name if it is a plain folder name, which leads to no other place."""
     if name != Path(name).name or name.startswith("."):
-        raise InputError(f"--name {name}: is not a folder's name; give one without slashes, such as my-model")
+        raise InputError(f"--name {name}: is not a valid folder name; give one without slashes, such as my-model")
     return name
 
 
@@ -80,7 +80,7 @@ def _import_smollm2(source: str) -> None:
 
     names = tuple(NAMES) if source == "smollm2" else (source,)
     for found in import_smollm2(lambda text: console().print(Text(text)), names=names):
-        state = "imported" if found.made else "there already, verified"
+        state = "imported" if found.made else "already there, verified"
         console().print(Text(f"{found.name}: {state} ({found.weights_bytes / 1e6:.0f} MB, {found.dtype})"))
 
 
@@ -132,7 +132,7 @@ def _source_config(parts: Parts, source: str) -> dict[str, Any]:
         return parts.values(("checkpoint", source))
     if Path(source).is_dir():
         return {"name": Path(source).name, "source": "local", "path": source}
-    raise InputError(f"{source}: no checkpoint of this name and no folder; see `interlace checkpoint list`")
+    raise InputError(f"{source}: no checkpoint or folder of this name; see `interlace checkpoint list`")
 
 
 def _made_name(source: str, wanted: "Quantisation") -> str:
@@ -160,7 +160,7 @@ def inspect_checkpoint(name: str, *, config_dir: Path | None) -> None:
             info = describe(resolve(parts.values(("checkpoint", name))))
         else:
             if os.sep not in name and not Path(name).is_dir():
-                raise InputError(f"{name}: no checkpoint of this name, and no folder; see `interlace checkpoint list`")
+                raise InputError(f"{name}: no checkpoint or folder of this name; see `interlace checkpoint list`")
             info = inspect(Path(name))
     except EngineError as error:
         raise InputError(str(error)) from error

@@ -12,7 +12,9 @@ from orchestrator.errors import IncompleteError
 @options.db
 @options.fail_on
 @options.document_format
-@click.option("--against", metavar="CLAIMS", help="Set results beside published figures: `claims` for all, or names.")
+@click.option(
+    "--against", metavar="CLAIMS", help="Show published figures beside the results: `claims` for all, or names."
+)
 @click.option("--full", is_flag=True, help="Print all tables, figures and remarks, then the answer.")
 def command(
     run_text: str, url: str | None, fail_on: tuple[str, ...], style: str, against: str | None, *, full: bool
@@ -25,5 +27,5 @@ def command(
     run = measured_run(database, run_text)
     code = audit_and_show(run, fail_on=fail_on, style=style, against=against, full=full)
     if fail_on and code == 0 and (status := life(database, run.run_id).status) != "done":
-        raise IncompleteError(f"run {run.run_id} ({status}): not finished; no verdict so far is one of --fail-on")
+        raise IncompleteError(f"run {run.run_id} ({status}): not finished; no verdict so far matches --fail-on")
     return code

@@ -15,7 +15,7 @@ def command() -> None:
 @command.command("list")
 @options.config_dir
 def list_(config_dir: Path | None) -> None:
-    """List the checkpoints that can be named, and whether they are on this machine."""
+    """List the checkpoints, and whether each is on this machine."""
     from orchestrator.commands.checkpoint_actions import list_checkpoints
 
     list_checkpoints(config_dir=config_dir)
@@ -23,8 +23,8 @@ def list_(config_dir: Path | None) -> None:
 
 @command.command("import")
 @click.argument("source", metavar="smollm2|smollm2-f32|FILE.gguf")
-@click.option("--name", help="GGUF: the name to give it. Default: the file's.")
-@click.option("--bits", type=click.Choice(["4", "8"]), help="GGUF: quantise to this. Default: not at all.")
+@click.option("--name", help="GGUF: the checkpoint's name. Default: the file's.")
+@click.option("--bits", type=click.Choice(["4", "8"]), help="GGUF: bits to quantise to. Default: unquantised.")
 def import_(source: str, name: str | None, bits: str | None) -> None:
     """Import a model: `smollm2` (a small real one, one download; -f32: unquantised), or a GGUF file."""
     from orchestrator.commands.checkpoint_actions import import_checkpoint
@@ -34,15 +34,17 @@ def import_(source: str, name: str | None, bits: str | None) -> None:
 
 @command.command("make")
 @click.argument("source", metavar="CHECKPOINT|FOLDER")
-@click.option("--name", help="The name to give it. Default: the source's, with the bits.")
-@click.option("--bits", type=click.IntRange(2, 8), help="Quantise to this.")
+@click.option("--name", help="The new checkpoint's name. Default: the source's, with the bits.")
+@click.option("--bits", type=click.IntRange(2, 8), help="Bits to quantise to.")
 @click.option("--group-size", type=click.Choice(["32", "64", "128"]), default="64", show_default=True)
-@click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Of activations and scales.")
+@click.option(
+    "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Data type of activations and scales."
+)
 @options.config_dir
 def make(
     source: str, name: str | None, bits: int | None, group_size: str, dtype: str | None, config_dir: Path | None
 ) -> None:
-    """Make a checkpoint of an unquantised one: other bits, groups, or dtype."""
+    """Make a checkpoint from an unquantised one, with other bits, groups or dtype."""
     from orchestrator.commands.checkpoint_actions import make_checkpoint
 
     make_checkpoint(source, name=name, bits=bits, group_size=int(group_size), dtype=dtype, config_dir=config_dir)
@@ -52,7 +54,7 @@ def make(
 @click.argument("name")
 @options.config_dir
 def inspect(name: str, config_dir: Path | None) -> None:
-    """Print a checkpoint's shape, bytes and digest. NAME is a configuration's or a folder."""
+    """Print a checkpoint's shape, bytes and digest. NAME is that of a configuration, or a folder."""
     from orchestrator.commands.checkpoint_actions import inspect_checkpoint
 
     inspect_checkpoint(name, config_dir=config_dir)

@@ -13,7 +13,7 @@ from orchestrator.errors import InputError
 @options.db
 @options.document_format
 def command(run_a: str, run_b: str, url: str | None, style: str) -> None:
-    """Relate two runs through the control that both of them held."""
+    """Compare two runs through the control that both contain."""
     from orchestrator.commands.documents import show
     from orchestrator.judging import evenings_of, run_side
     from orchestrator.report.relations import build_comparison, comparison_values
@@ -22,7 +22,7 @@ def command(run_a: str, run_b: str, url: str | None, style: str) -> None:
     database = open_stored(url)
     sides = [measured_run(database, text) for text in (run_a, run_b)]
     if sides[0].run_id == sides[1].run_id:
-        raise InputError(f"{run_a} and {run_b} are the same run: name two, see `interlace status`")
+        raise InputError(f"{run_a} and {run_b} are the same run: name two different ones, see `interlace status`")
     first, second = map(run_side, sides)
     evenings = evenings_of(database, first.run_id, without=second.run_id)
     found, runs = compare_runs(first, second, evenings=evenings), (first.run_id, second.run_id)

@@ -55,9 +55,9 @@ def upgrade(url: str | None) -> None:
 @command.command("backup")
 @click.argument("file", required=False, type=options.FILE)
 @options.db
-@click.option("--force", is_flag=True, help="Replace FILE where it exists.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def backup(file: Path | None, url: str | None, *, force: bool) -> None:
-    """Copy the whole database to FILE, while a run may be writing it.
+    """Copy the whole database to FILE, even while a run writes to it.
 
     Without FILE the copy lies beside the database, with the time in its name.
     """
@@ -72,7 +72,7 @@ def backup(file: Path | None, url: str | None, *, force: bool) -> None:
 @click.argument("run_text", metavar="RUN", default="last")
 @options.db
 @click.option("-o", "--output", required=True, type=options.FILE, help="The file to write.")
-@click.option("--force", is_flag=True, help="Replace the file where it exists.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def export(run_text: str, url: str | None, output: Path, *, force: bool) -> None:
     """Write one run as one portable file, without its logs and without secrets."""
     from db.frames import resolve_run
@@ -96,14 +96,16 @@ def export(run_text: str, url: str | None, output: Path, *, force: bool) -> None
 @click.argument("file", type=options.FILE)
 @options.db
 @click.option("--format", type=click.Choice(("auto", *IMPORT_FORMATS)), default="auto", show_default=True)
-@click.option("--timezone", metavar="NAME", help="Of times without a zone, as Europe/Berlin. Default: this machine's.")
+@click.option(
+    "--timezone", metavar="NAME", help="Zone of times without one, such as Europe/Berlin. Default: this machine's."
+)
 @click.option("--host", metavar="NAME", help="The machine that it was measured on. Default: unknown.")
 @click.option("--experiment", metavar="NAME", help="Default: the file's name.")
-@options.metric(help="What an audit compares. Default: what most arms have.")
+@options.metric(help="Metric that an audit compares. Default: the one that most arms have.")
 @click.option("--control", metavar="ARM", help="The arm that others are compared with. Default: the file's first.")
-@click.option("--dry-run", is_flag=True, help="Say what would be stored; store nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be stored; store nothing.")
 def import_(file: Path, url: str | None, *, dry_run: bool, **choices: str) -> None:
-    """Take in a run that `db export` wrote, or another tool's results.
+    """Import a run that `db export` wrote, or another tool's results.
 
     Other tools' results are stored as runs that were not randomised.
     """
@@ -124,7 +126,7 @@ def import_(file: Path, url: str | None, *, dry_run: bool, **choices: str) -> No
 @click.argument("other", type=options.FILE)
 @options.db
 def merge(other: Path, url: str | None) -> None:
-    """Take the runs of another database into this one. OTHER is only read."""
+    """Copy the runs of another database into this one. OTHER is only read."""
     from db.session import database_url
     from db.transfer.merge import merge as merge_database
     from orchestrator.plan import load

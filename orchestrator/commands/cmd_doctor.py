@@ -13,14 +13,17 @@ MOST_REPORT_BYTES = 8 * 2**20
 
 @click.command("doctor")
 @options.db
-@click.option("--json", "as_json", is_flag=True, help="Everything, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="All values, for programs.")
 @click.option(
     "--selftest",
     is_flag=True,
     help="Compare the readings with second sources and run a tiny model: two minutes, no root.",
 )
 @click.option(
-    "-o", "--output", type=options.FILE, help="With --selftest: write the report, which holds nothing personal."
+    "-o",
+    "--output",
+    type=options.FILE,
+    help="With --selftest: write the report to this file; it holds nothing personal.",
 )
 @click.option("--replay", "report", type=options.FILE, help="Show another machine's report.")
 def command(url: str | None, *, as_json: bool, selftest: bool, output: Path | None, report: Path | None) -> int:

@@ -14,7 +14,7 @@ def list_() -> None:
     from orchestrator.configuration.engines import engine_kinds, unusable_engines
     from orchestrator.views.terminal import console, table
 
-    out, rows = console(), table("engine", "from", "what it is")
+    out, rows = console(), table("engine", "from", "description")
     for kind in engine_kinds().values():
         rows.add_row(kind.name, kind.package or "interlace", kind.meaning)
     out.print(rows)

@@ -22,7 +22,7 @@ def command() -> None:
 @command.command("add")
 @options.plan_arguments
 def add(overrides: tuple[str, ...], config_dir: Path | None) -> None:
-    """Freeze a plan and let it wait, with its weights found and its memory checked."""
+    """Freeze a plan and add it to the queue, with its weights found and its memory checked."""
     from orchestrator.commands.planned_run import compose_run, store_run
     from orchestrator.views.terminal import console
 
@@ -35,7 +35,7 @@ def add(overrides: tuple[str, ...], config_dir: Path | None) -> None:
 @command.command("list")
 @options.db
 def list_(url: str | None) -> None:
-    """List what waits, how long each takes, and when all of it ends."""
+    """List the waiting runs, their durations, and when the queue ends."""
     _show(open_stored(url))
 
 
@@ -52,21 +52,21 @@ def cancel(run_text: str, url: str | None) -> None:
     run_id = _waiting_run(database, run_text)
     refuse_if_held(database, run_id)  # a run under way has to be stopped first
     queue.cancel(database, run_id)
-    console().print(f"run {run_id} waits no longer; what is stored of it stays")
+    console().print(f"run {run_id} left the queue; its stored trials are kept")
 
 
 @command.command("move")
 @click.argument("run_text", metavar="ID")
-@click.option("--before", metavar="ID", help="To the place before this one.")
-@click.option("--first", is_flag=True, help="To the front.")
-@click.option("--last", is_flag=True, help="To the end.")
+@click.option("--before", metavar="ID", help="Move before this run.")
+@click.option("--first", is_flag=True, help="Move to the front.")
+@click.option("--last", is_flag=True, help="Move to the end.")
 @options.db
 def move(run_text: str, before: str | None, url: str | None, *, first: bool, last: bool) -> None:
     """Move a run within the queue. ID is a unique part of its id."""
     from db import queue
 
     if sum((before is not None, first, last)) != 1:
-        raise InputError("queue move: give one place: --before ID, --first or --last")
+        raise InputError("queue move: give one of --before ID, --first or --last")
     database = open_stored(url)
     run_id = _waiting_run(database, run_text)
     other = None if before is None else _waiting_run(database, before)

@@ -21,7 +21,7 @@ PATH = click.Path(path_type=Path)
     "--markdown", type=PATH, metavar="FILE.md", help="Also write the report as Markdown, for an issue or a blog."
 )
 def command(run_text: str, url: str | None, output: Path, images: Path | None, markdown: Path | None) -> None:
-    """Write a run as one self-contained page: the verdict, and why.
+    """Write a run's report as one self-contained page: the verdict, and why.
 
     It works offline and holds no script. RUN is an id, a unique part of one, or `last`.
     """

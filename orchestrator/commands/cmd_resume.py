@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 @click.argument("run_text", metavar="[RUN]", default="last")
 @options.db
 @options.fail_on
-@click.option("--yes", "agreed", is_flag=True, help="Agree to what the plan executes, where that is asked.")
-@click.option("--quiet", is_flag=True, help="No progress; the audit only.")
+@click.option("--yes", "agreed", is_flag=True, help="Agree to what the plan executes, if asked.")
+@click.option("--quiet", is_flag=True, help="Print no progress, only the audit.")
 def command(run_text: str, url: str | None, fail_on: tuple[str, ...], *, agreed: bool, quiet: bool) -> int:
     """Finish an interrupted run. RUN is an id or a unique part of one.
 

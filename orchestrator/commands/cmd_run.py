@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @click.command("run")
 @options.plan_arguments
 @options.fail_on
-@click.option("--quiet", is_flag=True, help="No progress; the audit only.")
+@click.option("--quiet", is_flag=True, help="Print no progress, only the audit.")
 @click.option(
     "--from", "from_run", metavar="RUN", help="Run the plan of a stored run anew, after showing what it executes."
 )

@@ -22,13 +22,15 @@ HEAT_RUNS = 200  # of a cooldown, at most: each looks for carry-over too
 @click.option("--profile", "profiles", multiple=True, type=click.Choice(PROFILES), help="Repeatable. Default: all.")
 @click.option("--effect", default="5%", show_default=True, help="The treatment's true effect.")
 @click.option("--noise", default="1%", show_default=True, help="Scale of the trials' own noise.")
-@click.option("--drift", metavar="SIZE", help="Over the run, as -34%. Default: each profile's own size.")
-@click.option("--runs", default=1000, show_default=True, type=click.IntRange(50, 20000), help="Simulated runs each.")
+@click.option("--drift", metavar="SIZE", help="Drift over the run, such as -34%. Default: each profile's own size.")
+@click.option(
+    "--runs", default=1000, show_default=True, type=click.IntRange(50, 20000), help="Simulated runs per cell."
+)
 @click.option(
     "--heat",
     metavar="ARM=SIZE",
     multiple=True,
-    help="By how much many trials of an arm in a row would slow the next one, as B=5%. Repeatable. Plans a cooldown.",
+    help="Slow-down of a trial by many trials of an arm before it, such as B=5%. Repeatable. Plans a cooldown.",
 )
 @click.option("--decay", default=0.8, show_default=True, help="Share of the heat that is left one trial later.")
 def command(

@@ -10,10 +10,10 @@ from orchestrator.commands.stored_runs import open_stored
 
 @click.command("status")
 @options.db
-@click.option("--limit", default=20, show_default=True, help="How many runs, newest first.")
-@click.option("--watch", is_flag=True, help="Follow the run that runs until it ends; Ctrl-C stops watching only.")
+@click.option("--limit", default=20, show_default=True, help="Number of runs to show, newest first.")
+@click.option("--watch", is_flag=True, help="Follow the current run until it ends; Ctrl-C stops only the watching.")
 def command(url: str | None, limit: int, *, watch: bool) -> None:
-    """Show who measures, what runs and until when, what waits, and the last problems."""
+    """Show what this machine measures and until when, what waits, and the last problems."""
     from db.live import problems
     from db.runs import newest_runs
     from orchestrator.queue.agenda import agenda, waiting_here

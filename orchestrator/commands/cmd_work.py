@@ -10,13 +10,15 @@ from orchestrator.commands.stored_runs import open_stored
 
 @click.command("work")
 @options.db
-@click.option("--until", metavar="TIME", help="Finish the round under way at this time of day, as 07:00, then stop.")
+@click.option(
+    "--until", metavar="TIME", help="Stop at this time of day, such as 07:00, after finishing the current round."
+)
 @click.option("--preflight/--no-preflight", default=True, help="Try every arm of every run first. Default: yes.")
-@click.option("--quiet", is_flag=True, help="Only how each run ended.")
+@click.option("--quiet", is_flag=True, help="Print only the end of each run.")
 def command(url: str | None, until: str | None, *, preflight: bool, quiet: bool) -> int:
-    """Run what waits in the queue, one run after the other.
+    """Execute the queued runs, one after the other.
 
-    Exit code 3 when something is left or failed; the next `work` goes on.
+    Exit code 3 if a run is left or failed; the next `work` continues.
     """
     from orchestrator.commands.night_work import spend, take_machine
     from orchestrator.queue.agenda import agenda, waiting_here

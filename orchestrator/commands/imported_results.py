@@ -32,9 +32,10 @@ def import_results(url: str, file: Path, *, choices: Choices, dry_run: bool) -> 
         return
     done = store(open_database(url), results, plan, source, host=choices.host)
     if done.known:
-        sys.stdout.write(f"this very file was imported before, as run {done.run_id}; nothing stored\n")
+        sys.stdout.write(f"this file was already imported, as run {done.run_id}; nothing stored\n")
         return
-    sys.stdout.write(f"stored as run {done.run_id}: not randomised, so an audit of it supports nothing\n")
+    words = "its order was not randomised, so an audit cannot support a difference"
+    sys.stdout.write(f"stored as run {done.run_id}: {words}\n")
 
 
 def _tell(source: Source, results: ForeignResults, plan: Plan, *, host: str | None) -> None:

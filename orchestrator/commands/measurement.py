@@ -21,7 +21,7 @@ def measure_and_judge(
         try:
             run_entry(database, run_id, lock=lock, observer=observer)
         except KeyboardInterrupt:
-            out.print(f"interrupted; what is finished is stored. Go on with: interlace resume {run_id}")
+            out.print(f"interrupted; the finished trials are stored. Continue with: interlace resume {run_id}")
             raise
     from orchestrator.commands.judgement import audit_and_show  # pandas: not while anything is measured
     from orchestrator.stored_run import StoredRun

@@ -43,9 +43,7 @@ def spend(night: Night, to_check: Sequence[Waiting]) -> int:
         raise
     left = _left(night)
     code = IncompleteError.exit_code if left or any(run.state == "failed" for run in night.ended) else 0
-    why = (
-        "the queue is empty" if not left else "the time had come" if night.is_over else "what is left cannot go on now"
-    )
+    why = "the queue is empty" if not left else "the time was up" if night.is_over else "the rest cannot continue now"
     _sum_up(night, began_at, why=why, code=code)
     return code
 
@@ -76,6 +74,6 @@ def _sum_up(night: Night, began_at: dt.datetime, *, why: str, code: int) -> None
         sys.stderr.write(f"interlace: the night's summary cannot be written: {shown(str(error))}\n")
         written = path
     else:
-        night.teller.noted(f"the night in a file: {written}")
+        night.teller.noted(f"summary of the night: {written}")
     for problem in notify(summary.headline, markdown(summary), written, exit_code=code):
-        night.teller.noted(f"not notified: {problem}")
+        night.teller.noted(f"notification failed: {problem}")

@@ -48,7 +48,7 @@ def _why_unmeasured(database: "Database", run_id: str) -> str:
     status, note = found.status, found.note
     if status == "planned" and entry is not None and entry.state == "failed":
         status, note = entry.state, entry.note  # refused before its first worker started
-    resume = f"`interlace resume {run_id}` goes on with it"
+    resume = f"`interlace resume {run_id}` continues it"
     words = {
         "planned": "nothing is measured yet; `interlace work` measures it",
         "running": f"nothing is measured yet; see `interlace status`; if its process is gone, {resume}",

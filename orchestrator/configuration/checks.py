@@ -68,8 +68,8 @@ def key_error(where: str, group: str, schema: type[Any], key: str) -> InputError
         schema = _hints(schema)[parent] if is_dataclass(schema) and has_key(schema, parent) else object
     prefix = ".".join([group, *parents])
     if not is_dataclass(schema):
-        return InputError(f"{where}: {group}.{key} is no setting; {prefix} has nothing below it")
-    return InputError(f"{where}: {group}.{key} is no setting; {suggest(name, setting_names(schema))}")
+        return InputError(f"{where}: {group}.{key} is not a setting; {prefix} has no keys below it")
+    return InputError(f"{where}: {group}.{key} is not a setting; {suggest(name, setting_names(schema))}")
 
 
 def type_error(where: str, group: str, schema: type[Any], key: str, value: Any) -> InputError:

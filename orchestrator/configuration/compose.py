@@ -234,9 +234,7 @@ def _prompts(request: _Request, defaults: Mapping[str, str], parts: Parts) -> tu
     options = _options("workload", request, defaults, parts)
     file = request.shared.get("workload.file")
     if file is not None and len(options) > 1:
-        raise InputError(
-            f"{file.where}: which of {', '.join(options)} is meant? Give the file a workload of its own in --config-dir"
-        )
+        raise InputError(f"{file.where}: one file cannot serve several workloads ({', '.join(options)}); choose one")
     prompts: list[Prompt] = []
     workloads = [_workload(("workload", option), request, parts) for option in options]
     _check_use(workloads, request)
@@ -261,7 +259,7 @@ def _check_use(workloads: Sequence[Mapping[str, Any]], request: _Request) -> Non
         setting = request.shared.get(f"workload.{key}")
         if setting is not None and kind not in kinds:
             chosen = ", ".join(workload["name"] for workload in workloads)
-            raise InputError(f"{setting.where}: {key} means nothing to {chosen}; it is for workload={kind}")
+            raise InputError(f"{setting.where}: {key} does not apply to {chosen}; it belongs to workload={kind}")
 
 
 def _check_ids(prompts: Sequence[Prompt]) -> None:
@@ -299,7 +297,8 @@ def _design(values: dict[str, Any], arms: Sequence[Arm], prompts: Sequence[Promp
     if len(arms) * rounds > MOST_TRIALS:
         raise InputError(f"{len(arms)} arms in {rounds} rounds are more than {MOST_TRIALS:,} trials; sweep less")
     if order.interleave_by == "prompt" and rounds < len(prompts):
-        notes.append(f"{rounds} rounds leave {len(prompts) - rounds} of {len(prompts)} prompts out: one prompt a round")
+        left_out = len(prompts) - rounds
+        notes.append(f"{rounds} rounds leave {left_out} of {len(prompts)} prompts out: one prompt per round")
     if len(arms) == 1:
         notes.append(f"one arm: nothing to compare it with{' but itself' if values['aa'] else ''}")
     made = {"rounds": rounds, "interleave_by": order.interleave_by, "residency": order.residency}
@@ -329,7 +328,7 @@ def _reaching_its_level(plan: Plan) -> Plan:
     if not short or len(counts) == 1:
         return plan
     rows = "its row" if len(short) == 1 else "their rows"
-    note = f"{', '.join(short)}: {rows} will say underpowered, for a verdict needs {least}"
+    note = f"{', '.join(short)}: {rows} will be underpowered, because a verdict needs {least}"
     return replace(plan, notes=(*plan.notes, note))
 
 

@@ -77,7 +77,7 @@ def detects(*, arms: int, aa: bool, rounds: int, alpha: float, margin: float, no
     if arms < 2:
         return f"nothing: {ALONE}"
     if arms > MOST_ENTRIES:
-        return f"not simulated for {arms} entries a round"
+        return f"not simulated for {arms} entries per round"
     setting, basis = _basis(noise)
     effect = _effect(setting, arms=arms, aa=aa, rounds=rounds, alpha=alpha, margin=margin)
     size = "no effect up to twofold" if effect is None else f"effects of {effect:.1%} and more"

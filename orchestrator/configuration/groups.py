@@ -113,7 +113,7 @@ class Parts:
         choices = {group: option for group, option in config.hydra.runtime.choices.items() if group in GROUP_SCHEMAS}
         choices.setdefault("environment", "current")  # a user's own config.yaml may be older than the group
         if absent := [group for group in PLAN_GROUPS if group not in choices and group != "sweep"]:
-            raise InputError(f"{self._dirs[0] / 'config.yaml'}: its defaults list names no {', no '.join(absent)}")
+            raise InputError(f"{self._dirs[0] / 'config.yaml'}: its defaults list lacks {', '.join(absent)}")
         return choices, {key: config.get(key) for key in ("control", "experiment")}
 
     def load(self, wanted: Iterable[Part]) -> None:
@@ -196,7 +196,7 @@ class Parts:
         """The part under its schema, whether or not its file names one, in a tree {group: part}."""
         group, option = part
         if not isinstance(node, DictConfig):
-            raise InputError(f"{self.file(part)}: holds a list; write one `key: value` a line")
+            raise InputError(f"{self.file(part)}: holds a list; write one `key: value` per line")
         if group == "sweep":
             check_sweep(str(self.file(part)), node)
         schema = self._engine_schema(part, node) if group == "engine" else GROUP_SCHEMAS[group]
@@ -222,7 +222,7 @@ class Parts:
         kind = kind_by_target(str(target))
         if kind is None:
             known = [each.target for each in engine_kinds().values()]
-            raise InputError(f"{self.file(part)}: `_target_: {target}` is no engine; {suggest(str(target), known)}")
+            raise InputError(f"{self.file(part)}: `_target_: {target}` is not an engine; {suggest(str(target), known)}")
         return kind.schema
 
     def _compose(self, entry: str, lines: list[str]) -> DictConfig:

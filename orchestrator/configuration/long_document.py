@@ -57,7 +57,7 @@ class Draws:
         return items[self.below(len(items))]
 
     def between(self, low: int, high: int) -> int:
-        """Both ends included."""
+        """Draw a number between the ends, both included."""
         return low + self.below(high - low + 1)
 
 

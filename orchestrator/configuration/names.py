@@ -48,7 +48,7 @@ def choose_control(arms: Sequence[Arm], wanted: str | None) -> str:
     matching = [name for name in names if wanted in name]
     if len(matching) == 1:
         return matching[0]
-    problem = f"fits {len(matching)} arms" if matching else "is no arm's name"
+    problem = f"fits {len(matching)} arms" if matching else "is not the name of an arm"
     shown = matching or names
     more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
     raise InputError(f"control={wanted} {problem}; choose one of: {'; '.join(shown[:20])}{more}")
@@ -132,7 +132,7 @@ def _endings(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 def _environments(values: Mapping[str, Any]) -> dict[str, str]:
-    """Interpreters by their environments' folders, and by the versions that differ, as far as files tell them."""
+    """Name interpreters by their environments' folders, and by the versions that differ, as far as files show them."""
     found = {each: Path(value or sys.executable) for each, value in values.items()}
     folders = {each: path.parent.parent if path.parent.name == "bin" else path for each, path in found.items()}
     named = _endings({each: str(folder) for each, folder in folders.items()})

@@ -38,7 +38,7 @@ class Setting:
     key: str  # a group's name, a dotted key below one, or a key of the root
     values: tuple[Any, ...]
     line: str  # as given
-    origin: str  # who gave it: COMMAND_LINE, or a sweep's file
+    origin: str  # its source: COMMAND_LINE, or a sweep's file
 
     @property
     def swept(self) -> bool:
@@ -167,7 +167,7 @@ def _check_form(override: Override, probe: Setting) -> None:
     if key.startswith(("hydra.", "hydra/")):
         raise InputError(f"{probe.where}: Hydra's own settings have no effect here; leave it out")
     if override.value_type is ValueType.INTERVAL_SWEEP:
-        raise InputError(f"{probe.where}: an interval has no end of values; use range(start,stop,step) or a,b,c")
+        raise InputError(f"{probe.where}: an interval has infinitely many values; use range(start,stop,step) or a,b,c")
     if getattr(override.value(), "shuffle", False):
         raise InputError(
             f"{probe.where}: shuffle() would make another plan each time, and the order of the trials is drawn at "

@@ -36,7 +36,7 @@ def usable(
     if source == "dummy":
         _check_shape(checkpoint)
     if source == "hub" and not _HUB_ID.fullmatch(checkpoint["hub_id"]):
-        raise InputError(f"checkpoint {name}: hub_id {checkpoint['hub_id']!r} is none; write owner/model")
+        raise InputError(f"checkpoint {name}: hub_id {checkpoint['hub_id']!r} is not a valid hub id; use owner/model")
     if checkpoint["path"] is None:
         return checkpoint
     path = parts.absolute(checkpoint["path"], part=part, setting=given.get("checkpoint.path"))
@@ -61,7 +61,7 @@ def interpreter(engine: dict[str, Any], *, part: Part, parts: Parts, given: Mapp
     path = parts.absolute(engine["python"], part=part, setting=given.get("engine.python"))
     if not (path.is_file() and os.access(path, os.X_OK)):
         raise InputError(
-            f"engine {engine['name']}: engine.python={path} is no program; name an environment's interpreter, such as "
+            f"engine {engine['name']}: engine.python={path} is not a program; give an interpreter, such as "
             "ENV/bin/python"
         )
     return engine | {"python": str(path)}

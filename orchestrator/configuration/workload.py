@@ -61,10 +61,10 @@ def parse_prompts(text: str, *, where: str, name: str, max_tokens: int) -> tuple
             continue
         prompt = _prompt(line, f"{where}, line {number}", name, len(prompts), max_tokens)
         if (earlier := first_line.setdefault(prompt.id, number)) != number:
-            raise InputError(f"{where}, line {number}: id {prompt.id!r} is that of line {earlier}; rename one")
+            raise InputError(f"{where}, line {number}: id {prompt.id!r} is used on line {earlier} too; rename one")
         prompts.append(prompt)
     if not prompts:
-        raise InputError(f"{where}: holds no prompts; write one JSON object a line")
+        raise InputError(f"{where}: holds no prompts; write one JSON object per line")
     return tuple(prompts)
 
 
@@ -74,7 +74,7 @@ def _text(path: Path) -> str:
         if stat.S_ISREG(about.st_mode) and about.st_size > _MOST_BYTES:
             raise InputError(f"{path}: {about.st_size / 1e6:.0f} MB are too much for a file of prompts; give fewer")
         if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
-            raise InputError(f"{path}: is no regular file; give a JSONL file of prompts: workload.file=my.jsonl")
+            raise InputError(f"{path}: is not a regular file; give a JSONL file of prompts: workload.file=my.jsonl")
         content = path.read_bytes()
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -102,10 +102,10 @@ def _object(line: str, where: str) -> dict[str, Any]:
     try:
         body = json.loads(line, object_pairs_hook=_without_doubles)
     except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON ({error.msg}, column {error.colno}); write one object a line") from error
+        raise InputError(f"{where}: not JSON ({error.msg}, column {error.colno}); write one object per line") from error
     except (ValueError, RecursionError) as error:  # a key twice, a number without end, no end of brackets
         why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"{where}: {why}; write one object a line") from error
+        raise InputError(f"{where}: {why}; write one object per line") from error
     if not isinstance(body, dict):
         raise InputError(f"{where}: not a JSON object; write " + '{"class": ..., "messages": [...]}')
     if unknown := [key for key in body if key not in _KEYS]:
@@ -120,7 +120,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key!r} stands twice, and only one of its values can hold")
+            raise ValueError(f"the key {key!r} appears twice; remove one")
         found[key] = value
     return found
 
@@ -128,7 +128,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _word(body: Mapping[str, Any], key: str, where: str, *, default: str) -> str:
     value = body.get(key, default)
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{where}: {key} is {value!r}; give a text that is not empty")
+        raise InputError(f"{where}: {key} is {value!r}; give a non-empty text")
     _require_characters(value, f"{where}: {key}")
     return value
 
@@ -141,7 +141,7 @@ def _require_characters(text: str, what: str) -> None:
 def _turns(body: Mapping[str, Any], where: str) -> Iterator[Turn]:
     turns = body["turns"] if "turns" in body else [body["messages"]]
     if not isinstance(turns, list) or not turns:
-        raise InputError(f"{where}: turns is no list of message lists")
+        raise InputError(f"{where}: turns is not a list of message lists")
     for turn in turns:
         if not isinstance(turn, list) or not turn:
             raise InputError(f"{where}: no messages; give a list such as " + '[{"role": "user", "content": "..."}]')
@@ -159,7 +159,7 @@ def _message(message: Any, where: str) -> dict[str, str]:
         raise InputError(f"{where}: unknown role {role!r}; valid: {', '.join(_ROLES)}")
     content = _content(message["content"], role, where)
     if not content.strip():
-        raise InputError(f"{where}: the {role}'s content is empty or no text")
+        raise InputError(f"{where}: the {role}'s content is empty or not text")
     _require_characters(content, f"{where}: the {role}'s content")
     return {"role": role, "content": content}
 
@@ -169,7 +169,7 @@ def _content(content: Any, role: str, where: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list) or not content:
-        raise InputError(f"{where}: the {role}'s content is empty or no text")
+        raise InputError(f"{where}: the {role}'s content is empty or not text")
     texts = []
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -177,7 +177,7 @@ def _content(content: Any, role: str, where: str) -> str:
             example = '{"type": "text", "text": "..."}'
             shown = json.dumps(part)[:60]
             raise InputError(
-                f"{where}: the {role}'s content is empty or no text: its part {shown} is not like {example}"
+                f"{where}: the {role}'s content is empty or not text: its part {shown} is not like {example}"
             )
         texts.append(part["text"])
     return "".join(texts)

@@ -126,7 +126,7 @@ def build(queries: tuple[StoredQuery, ...], path: Path) -> Guard:
 
 
 class _OneLine:
-    """In place of the module `traceback`: a question that took too long is no reason for a stack on the terminal."""
+    """Replaces the module `traceback`: a query that took too long must not print a stack on the terminal."""
 
     @staticmethod
     def print_exc() -> None:
@@ -150,7 +150,7 @@ def _reader(path: Path) -> Callable[..., sqlite3.Connection]:
 
 
 async def _no_counts(database: Any, limit: int = 0) -> dict[str, None]:
-    """In place of counting every table for the first page, which no time limit stops: 40 s at a million generations."""
+    """Replaces the counting of all tables for the first page, which no time limit stops (40 s at a million rows)."""
     return dict.fromkeys(await database.table_names())
 
 

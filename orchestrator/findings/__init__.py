@@ -1,2 +1,2 @@
-"""What a run's numbers mean: pure, values in and values out. `findings` holds the values, `orchestrator.meaning` reads
-what they are made of."""
+"""The meaning of a run's numbers: pure functions of values. `values` defines the results; `orchestrator.meaning` reads
+the input."""

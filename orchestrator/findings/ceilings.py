@@ -1,7 +1,7 @@
-"""The ceiling of decoding: what the memory's bandwidth allows if nothing but reading took time. Pure.
+"""The ceiling of decoding: the rate that the memory's bandwidth allows if only reading took time. Pure.
 
 Decoding one token alone reads all weights that it uses and the cache of its context, so no more than
-bandwidth / bytes tokens a second are possible (the roofline's slope: Williams, Waterman and Patterson 2009). A verify
+bandwidth / bytes tokens per second are possible (the roofline's slope: Williams, Waterman and Patterson 2009). A verify
 round reads the same once, and yields accept_length tokens; each pass of the drafter reads its own weights and cache.
 """
 
@@ -13,17 +13,17 @@ from orchestrator.findings.records import Answer, ArmRecord, unknown
 from orchestrator.findings.values import Ceiling, Figure, VerifyCost
 from orchestrator.findings.verification import NO_DRAFTING_MODEL, PASSES_PER_TOKEN
 
-ABOVE = 1.05  # of the ceiling: more is no measuring error
+ABOVE = 1.05  # of the ceiling: a higher rate is not a measuring error
 
 
 def ceilings(
     arms: Sequence[ArmRecord], answers: Sequence[Answer], *, costs: Mapping[str, VerifyCost], bandwidth: Figure
 ) -> tuple[Ceiling, ...]:
-    """Of each arm that was measured.
+    """Compute the ceiling of each measured arm.
 
     Args:
         costs: of the speculative arms over all classes.
-        bandwidth: bytes a second, with its source.
+        bandwidth: bytes per second, with its source.
     """
     used = [answer for answer in answers if answer.measured]
     return tuple(
@@ -64,7 +64,7 @@ def _ceiling(arm: ArmRecord, mine: Sequence[Answer], cost: VerifyCost | None, ba
 
 
 def mean_context(answers: Sequence[Answer]) -> float | None:
-    """Tokens in the cache in the middle of an answer: prompt and half of the completion, averaged."""
+    """Return the mean number of tokens in the cache at the middle of an answer: prompt and half of the completion."""
     lengths = [
         answer.prompt_tokens + answer.completion_tokens / 2
         for answer in answers
@@ -74,7 +74,7 @@ def mean_context(answers: Sequence[Answer]) -> float | None:
 
 
 def total_bytes(*parts: Figure) -> Figure:
-    """Their sum; unknown with the reason of the first part that is: a sum without it would be too small."""
+    """Return the sum, or the reason of the first unknown part: a sum without it would be too small."""
     missing = next((part for part in parts if part.value is None), None)
     if missing is not None:
         return unknown(missing.source)
@@ -82,7 +82,7 @@ def total_bytes(*parts: Figure) -> Figure:
 
 
 def over(bandwidth: Figure, size: Figure, source: str) -> Figure:
-    """Passes a second: bandwidth over bytes."""
+    """Return passes per second: bandwidth over bytes."""
     if bandwidth.value is None or not size.value:
         return unknown(bandwidth.source if bandwidth.value is None else size.source)
     return Figure(value=bandwidth.value / size.value, source=source)
@@ -94,12 +94,12 @@ def _bytes(value: int | None, what: str) -> Figure:
 
 def _cache_bytes(each: int | None, context: float | None) -> Figure:
     if each is None or context is None:
-        return unknown("unknown: bytes of the cache a token" if each is None else "unknown: length of the context")
-    return Figure(value=each * context, source=f"{each} bytes a token x {context:.0f} tokens of mean context")
+        return unknown("unknown: bytes of the cache per token" if each is None else "unknown: length of the context")
+    return Figure(value=each * context, source=f"{each} bytes per token x {context:.0f} tokens of mean context")
 
 
 def _draft_bytes(arm: ArmRecord, cost: VerifyCost | None, context: float | None) -> Figure:
-    """Weights and cache that the drafter reads for one round, at the target's context."""
+    """Return the bytes of weights and cache that the drafter reads for one round, at the target's context."""
     if not arm.speculates or arm.engine in NO_DRAFTING_MODEL:
         return Figure(value=0.0, source="no model drafts")
     if arm.draft_read_bytes is None:
@@ -132,5 +132,5 @@ def _note(share: Figure) -> str | None:
     if share.value is None or share.value <= ABOVE:
         return None
     return (
-        "above the ceiling: weights fit a processor's cache, or the bandwidth is larger than said (measured when busy?)"
+        "above the ceiling: weights fit a processor's cache, or the bandwidth was measured too low (on a busy machine?)"
     )

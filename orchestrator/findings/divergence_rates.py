@@ -1,12 +1,12 @@
-"""Does an arm part from the control earlier than rounding makes another arm part? Pure.
+"""Test whether an arm diverges from the control earlier than rounding explains. Pure.
 
 One near tie is weak evidence: a fault that moves the logits by four times the rounding flips mostly tokens whose gap is
-within twice the rounding, too. But it flips more of them, so the answers part earlier. Another arm of the same weights
-whose passes have the same width, and at least as many of whose tokens come from such passes, shows what rounding does.
+within twice the rounding, too. But it flips more of them, so the answers diverge earlier. The effect of rounding alone
+is seen in another arm (the peer) with the same weights and width, and at least as many tokens from such passes.
 
-Each prompt counts once: which of the two arms parts first from the arm that both are held against. Where rounding is
-all there is, either does with the same chance; prompts where both part at one place, or neither parts, say nothing (the
-sign test, exact binomial, one-sided). The level is shared out over all pairs that were tested (Bonferroni).
+Each prompt counts once: which of the two arms diverges first from the arm that both are compared with. If there is only
+rounding, both have the same chance; prompts where both diverge at one place, or neither diverges, do not count (the
+sign test, exact binomial, one-sided). The level is divided among all pairs that are tested (Bonferroni).
 """
 
 import math
@@ -18,7 +18,7 @@ from orchestrator.findings.records import Answer, ArmRecord
 from orchestrator.findings.values import ArmLosslessness, PromptOutcome
 
 LEVEL = 0.05  # of a false flag in a run
-AS_MANY = 0.9  # of the arm's share of wide tokens: two arms' answers are not alike to the token
+AS_MANY = 0.9  # of the arm's share of wide tokens: two arms' answers are not equal in every token
 
 Place = tuple[float, float | None]  # turn, token index; None: compared by text
 NEVER: Place = (math.inf, math.inf)
@@ -26,7 +26,7 @@ NEVER: Place = (math.inf, math.inf)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """In how many prompts an arm parts before its peer, and in how many after it."""
+    """The number of prompts in which an arm diverges before its peer, and after it."""
 
     arm: ArmLosslessness
     peer: ArmLosslessness
@@ -35,7 +35,7 @@ class Pair:
 
     @property
     def p_value(self) -> float:
-        """The chance of so many earlier ones or more, when either is as likely."""
+        """Return the chance of at least so many earlier ones if both are equally likely."""
         number = self.earlier + self.later
         return float(sum(math.comb(number, count) for count in range(self.earlier, number + 1)) / 2**number)
 
@@ -43,7 +43,7 @@ class Pair:
 def with_rates(
     found: Sequence[ArmLosslessness], arms: Sequence[ArmRecord], answers: Sequence[Answer]
 ) -> list[ArmLosslessness]:
-    """The same, with a word on each arm that parts earlier than rounding explains."""
+    """Return the findings with a remark on each arm that diverges earlier than rounding explains."""
     records = {arm.name: arm for arm in arms}
     wide = {arm.name: _wide_share(arm, [each for each in answers if each.arm == arm.name]) for arm in arms}
     pairs = [
@@ -57,7 +57,7 @@ def with_rates(
 
 
 def _shows_rounding(arm: ArmRecord, peer: ArmRecord, wide: Mapping[str, float | None]) -> bool:
-    """Whether a peer's passes round at least as often as the arm's, and in the same way."""
+    """Return whether a peer's passes round at least as often as the arm's, and in the same way."""
     alike = arm.name != peer.name and arm.weights is not None and arm.weights == peer.weights
     mine, theirs = wide[arm.name], wide[peer.name]
     same_width = arm.width is not None and arm.width == peer.width
@@ -65,7 +65,7 @@ def _shows_rounding(arm: ArmRecord, peer: ArmRecord, wide: Mapping[str, float | 
 
 
 def _wide_share(arm: ArmRecord, answers: Iterable[Answer]) -> float | None:
-    """Share of tokens that came from passes of more than one token; None where no step is known."""
+    """Return the share of tokens that came from passes of more than one token, or None if no step is known."""
     if arm.times_passes:
         return float((arm.width or 1) > 1)
     steps = [step for answer in answers for step in answer.steps or ()]
@@ -85,7 +85,7 @@ def _pair(one: ArmLosslessness, other: ArmLosslessness) -> Pair:
 
 
 def _places(outcomes: Sequence[PromptOutcome]) -> dict[str, Place]:
-    """Where each prompt's answers part first; prompts that could not be compared up to there are left out."""
+    """Return the first divergence in each prompt; prompts that could not be compared up to it are left out."""
     by_turn = sorted(outcomes, key=lambda one: (one.prompt_id, one.turn))
     found = {}
     for prompt, turns in groupby(by_turn, key=lambda one: one.prompt_id):
@@ -109,7 +109,7 @@ def _words(pairs: Sequence[Pair], tests: int) -> str | None:
         return None
     of = worst.earlier + worst.later
     return (
-        f"{worst.arm.arm} parts from {worst.arm.against} before {worst.peer.arm}, whose passes are as wide, in"
-        f" {worst.earlier} of {of} prompts where one of the two parts first (p = {worst.p_value:.2g}, pairs tested:"
-        f" {tests}): earlier than rounding explains, whatever its near ties say"
+        f"{worst.arm.arm} diverges from {worst.arm.against} before {worst.peer.arm}, whose passes are as wide, in"
+        f" {worst.earlier} of the {of} prompts in which one of the two is first (p = {worst.p_value:.2g}, pairs"
+        f" tested: {tests}): earlier than rounding explains, whatever its near ties suggest"
     )

@@ -1,7 +1,7 @@
-"""Does an arm write what another writes? Token by token where both tell their tokens, else by their texts. Pure.
+"""Compare two arms' answers: token by token if both report token ids, else by their texts. Pure.
 
-Only greedy answers can be compared: at a temperature above 0 two answers differ by chance. An arm that does not repeat
-itself is unknown, and so is every turn after one that is not identical: it may answer another conversation.
+Only greedy answers can be compared: at a temperature above 0 two answers differ by chance. An arm whose own answers
+differ is unknown, and so is every turn after one that is not identical: it may answer another conversation.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from orchestrator.findings.values import (
 )
 from workers.sampling import sampler_words
 
-CONTEXT_CHARACTERS = 40  # of text before and after the place where two answers part
+CONTEXT_CHARACTERS = 40  # of text before and after the place where two answers diverge
 AFTER = {
     "differs": "an earlier turn's answers differ already, so this turn answers another conversation",
     "unknown": "an earlier turn is unknown, so this turn may answer another conversation",
@@ -34,10 +34,10 @@ Probes = Mapping[tuple[str, str, int], Probed]  # arm, prompt id, turn
 def losslessness(
     arms: Sequence[ArmRecord], answers: Sequence[Answer], *, control: str, probes: Probes
 ) -> Losslessness | None:
-    """Every arm beside the control, and arms of other weights beside the plain arm of theirs.
+    """Compare every arm with the control, and arms of other weights also with the plain arm of their weights.
 
     Returns:
-        None when there is nothing to compare: one arm with one answer to each prompt.
+        None if there is nothing to compare: one arm with one answer to each prompt.
     """
     by_arm: dict[str, dict[Asked, list[Answer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
@@ -55,7 +55,7 @@ def losslessness(
 
 
 def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
-    """Index of the first place where two sequences differ; where one ends, the end of the shorter. None: identical."""
+    """Return the index of the first difference (the end of the shorter if it is a prefix), or None if identical."""
     for index, (one, other) in enumerate(zip(left, right, strict=False)):
         if one != other:
             return index
@@ -65,7 +65,7 @@ def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
 def _beside(arm: ArmRecord, other: ArmRecord, by_arm: Mapping[str, Answers], probes: Probes) -> ArmLosslessness:
     note = _why_not(arm, other)
     outcomes: list[PromptOutcome] = []
-    parted: dict[str, str] = {}  # prompts of which an earlier turn is not identical, with what that means
+    parted: dict[str, str] = {}  # prompts with an earlier turn that is not identical, and the consequence
     for asked in sorted(by_arm[arm.name]):
         mine, theirs = by_arm[arm.name][asked], by_arm[other.name].get(asked, [])
         probe = probes.get((arm.name, *asked))
@@ -159,7 +159,7 @@ def _incomparable(
 
 
 def _where_unlike(answers: Sequence[Answer]) -> str:
-    """Where the first answer that is not like the first one leaves it, counted from 1."""
+    """Describe where the first differing answer diverges from the first answer, counted from 1."""
     found = _divergence(answers, answers[0], _compared_by(answers, ()) or "text", None)
     assert found is not None
     if found.token_index is None:
@@ -175,7 +175,7 @@ def _compared_by(mine: Sequence[Answer], theirs: Sequence[Answer]) -> ComparedBy
 
 
 def _deterministic(answers: Sequence[Answer]) -> bool | None:
-    """Whether all are alike; None with fewer than two, or where they read different prompts or are not stored."""
+    """Return whether all are equal; None with fewer than two, with different prompts, or if they are not stored."""
     by = _compared_by(answers, ())
     if len(answers) < 2 or by is None or len({answer.prompt_sha256 for answer in answers}) > 1:
         return None
@@ -185,10 +185,10 @@ def _deterministic(answers: Sequence[Answer]) -> bool | None:
 def _divergence(
     mine: Sequence[Answer], other: Answer, compared_by: ComparedBy, probe: Probed | None
 ) -> FirstDivergence | None:
-    """Of the first of the arm's answers that differs."""
+    """Return the divergence of the first of the arm's answers that differs."""
     for answer in mine:
         if compared_by == "token_ids" and answer.token_ids_json == other.token_ids_json:
-            continue  # as stored: most answers are alike, and need no reading
+            continue  # compared as stored: most answers are equal and need no parsing
         if compared_by == "token_ids":
             place = first_difference(answer.token_ids or (), other.token_ids or ())
         else:
@@ -203,8 +203,8 @@ def _told(answer: Answer, other: Answer, place: int | None, probe: Probed | None
     character = first_difference(_codes(mine), _codes(theirs))
     before = None if character is None else theirs[max(0, character - CONTEXT_CHARACTERS) : character]
     after = (None, None) if character is None else tuple(_after(text, character) for text in (theirs, mine))
-    # Texts have no token of their own: there the probe told where they part, from tokens that a server told again.
-    # One that failed told no texts: the answers' own stay.
+    # Answers known by text have no token ids: the probe found their place from tokens that a server returned later.
+    # A failed probe has no texts: those of the answers are kept.
     fitting = probe if probe is not None and place in (None, probe.token_index) else None
     return FirstDivergence(
         token_index=fitting.token_index if fitting else place,
@@ -230,10 +230,10 @@ def _verdict(probe: Probed | None) -> ProbeVerdict:
 
 def _no_probe(place: int | None, probe: Probed | None) -> str:
     if place is None:
-        return "compared by bytes: no token is known to ask the model about"
+        return "compared by bytes: there is no known token to ask the model about"
     if probe is not None:
         return f"the probe looked at token {probe.token_index + 1}, the answers part at token {place + 1}"
-    return "not probed: nobody asked the model how sure it was there"
+    return "not probed: the model was not asked for its probabilities there"
 
 
 def _codes(text: str) -> list[int]:
@@ -241,7 +241,7 @@ def _codes(text: str) -> list[int]:
 
 
 def _after(text: str, character: int) -> str | None:
-    """None: the text ends there."""
+    """Return the text after the character, or None if the text ends there."""
     return text[character : character + CONTEXT_CHARACTERS] or None
 
 

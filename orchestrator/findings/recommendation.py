@@ -1,7 +1,7 @@
-"""Which arm for what, in one sentence. Pure.
+"""Recommend an arm for each use, in one sentence. Pure.
 
-Only supported differences count. An arm that is better for one thing and worse for another is never the better one; a
-run that compared the decode rate and whose second turns wait for their first token is such a case as well.
+Only supported differences count. An arm that is better in one scope and worse in another is never called better. The
+same holds for an arm with a better decode rate whose second turns wait for their first token.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,11 @@ from orchestrator.statistics.findings import AuditResult, Comparison
 from orchestrator.vocabulary import METRICS, VERDICTS
 
 TTFT = "ttft_s"
-SHOWN = 3  # scopes that a sentence names for one arm
+SHOWN = 3  # scopes named per arm in a sentence
 
 
 def recommend(result: AuditResult, turns: Sequence[ArmTurns]) -> Recommendation:
-    """Of the audit's comparisons in all scopes, and of the later turns' waiting times."""
+    """Recommend from the audit's comparisons in all scopes and from the later turns' times to the first token."""
     found = [*(each for one in result.comparisons if (each := _better(one)) is not None), *_waits(result, turns)]
     treatments = list(dict.fromkeys(one.treatment for one in result.comparisons))
     sentences, disagree = [], False
@@ -34,7 +34,7 @@ def recommend(result: AuditResult, turns: Sequence[ArmTurns]) -> Recommendation:
 
 
 def _better(one: Comparison) -> BetterFor | None:
-    """A supported comparison with a direction, turned so that the better arm comes first."""
+    """Return a supported comparison with a direction, oriented so that the better arm comes first."""
     if one.verdict != "supported" or one.direction is None or one.ratio is None:
         return None
     better, other = (one.treatment, one.control) if one.direction == "faster" else (one.control, one.treatment)
@@ -53,7 +53,7 @@ def _turned(
 
 
 def _waits(result: AuditResult, turns: Sequence[ArmTurns]) -> Iterable[BetterFor]:
-    """Supported differences of later turns' time to the first token, where the audit compared something else."""
+    """Yield supported differences in later turns' time to the first token, if the audit compared another metric."""
     if METRICS[result.metric].lower_is_faster:
         return
     for arm in turns:
@@ -66,7 +66,7 @@ def _waits(result: AuditResult, turns: Sequence[ArmTurns]) -> Iterable[BetterFor
 
 
 def _split_sentence(found: Sequence[BetterFor]) -> str:
-    """Each arm with what it is better for; averages over what disagrees are left out."""
+    """Name each arm with the scopes in which it is better; averages over scopes that disagree are left out."""
     told = [each for each in found if each.scope != "over all"]
     ranked = sorted(told, key=lambda each: each.better)
     parts = [f"{better} for {_listed(list(each))}" for better, each in groupby(ranked, key=lambda each: each.better)]
@@ -81,7 +81,7 @@ def _listed(found: Sequence[BetterFor]) -> str:
 def _sentence(whole: Comparison, found: Sequence[BetterFor]) -> str:
     pair = f"{whole.treatment} against {whole.control}"
     if whole.varies is not None:
-        led = "" if whole.direction is None else f"; on the average {whole.treatment} is {whole.direction}"
+        led = "" if whole.direction is None else f"; on average {whole.treatment} is {whole.direction}"
         return f"{pair}: {whole.varies.text}{led}."
     over_all = next((each for each in found if each.scope == "over all"), None)
     if over_all is not None:

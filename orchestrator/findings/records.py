@@ -1,4 +1,4 @@
-"""What the findings are made of: arms and their answers as plain values, read once from the database's frames."""
+"""The input of the findings: arms and their answers as plain values, read once from the database's frames."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,33 +18,33 @@ Step = tuple[int, int, int]  # drafted, accepted, committed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmRecord:
-    """An arm as far as the meaning of its numbers depends on it. None: unknown, or there is none."""
+    """The properties of an arm that the findings depend on. None: unknown, or not there."""
 
     name: str
     is_control: bool
     engine: str
-    family: str  # the same for arms that differ in nothing but their verify width
+    family: str  # equal for arms that differ only in their verify width
     checkpoint: str | None
     weights: str | None  # the checkpoint's digest
     draft: str | None
     width: int | None  # verify width
     temperature: float | None
-    sampling: Mapping[str, Any]  # the plan's other settings of it, its name left out
+    sampling: Mapping[str, Any]  # the other settings in the plan, without the name
     speculates: bool  # drafts and verifies
-    stamps_of: str | None  # token: in process; chunk: served; None: it has no answer
+    stamps_of: str | None  # token: in process; chunk: by a server; None: it has no answer
     read_bytes: int | None  # weights that a pass of one token reads
-    kv_bytes: int | None  # of the cache, a token
+    kv_bytes: int | None  # of the cache, per token
     draft_read_bytes: int | None
     draft_kv_bytes: int | None
 
     @property
     def times_passes(self) -> bool:
-        """Decodes one token a pass of its width, fillers included: it is there to time the pass."""
+        """Return whether it decodes one token per pass of its width, fillers included, in order to time the pass."""
         return self.engine in TIMING_ENGINES
 
     @property
     def sampler(self) -> dict[str, Any]:
-        """Arms whose samplers are equal compare: the temperature, and what else is set and has an effect."""
+        """Return the temperature and all other effective sampler settings: arms are comparable if these are equal."""
         return effective({"temperature": self.temperature, **self.sampling})
 
 
@@ -76,28 +76,28 @@ class Answer:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What was asked: prompt and turn."""
+        """Return the prompt and the turn."""
         return self.prompt_id, self.turn
 
     @cached_property
     def token_ids(self) -> tuple[int, ...] | None:
-        """None where nobody told them."""
+        """Return the token ids, or None if the engine returned none."""
         return tuple(json.loads(self.token_ids_json)) or None if self.token_ids_json else None
 
     @cached_property
     def stamps_us(self) -> tuple[int, ...] | None:
-        """Since the request's start, one a token; None where a chunk's tokens share one that is not theirs."""
+        """Return one stamp per token since the request's start, or None if several tokens share a chunk's stamp."""
         known = self.stamps_json and self.stamps_of != "chunk"
         return tuple(json.loads(self.stamps_json)) or None if known and self.stamps_json else None
 
     @cached_property
     def steps(self) -> tuple[Step, ...] | None:
-        """Of each verify step; None for plain decoding, and where the engine does not tell."""
+        """Return the counts of each verify step; None for plain decoding, or if the engine does not report them."""
         return tuple(tuple(step) for step in json.loads(self.steps_json)) if self.steps_json else None
 
     @classmethod
     def read(cls, frame: pd.DataFrame) -> tuple[Self, ...]:
-        """Of `db.frames.answers`: the newest attempt of each round, in time order."""
+        """Read from `db.frames.answers`: the newest attempt of each round, in time order."""
         newest = frame.groupby("round")["attempt"].transform("max")
         rows = frame[frame["round"].isna() | (frame["attempt"] == newest)]
         plain = rows.astype(object).where(rows.notna(), None)
@@ -125,7 +125,7 @@ _SAME = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassTimes:
-    """Median seconds of one pass by the number of tokens in it, of one arm's model."""
+    """Median seconds of one pass of an arm's model, by the number of tokens in it."""
 
     arm: str
     role: str  # target | draft
@@ -149,12 +149,12 @@ class Probed:
 
 
 def unknown(reason: str) -> Figure:
-    """A figure that nobody can tell, and why."""
+    """Return an unknown figure with its reason."""
     return Figure(value=None, source=reason)
 
 
 def plain_arm_of(arm: ArmRecord, arms: Sequence[ArmRecord]) -> ArmRecord | None:
-    """The arm that speculation is held against; None where no arm fits. docs/meaning.md has the rule."""
+    """Return the arm that speculation is compared with, or None if no arm fits. docs/meaning.md has the rule."""
     fitting = [
         other
         for other in arms
@@ -175,7 +175,6 @@ def plain_arm_of(arm: ArmRecord, arms: Sequence[ArmRecord]) -> ArmRecord | None:
 
 
 def _shared_words(one: str, other: str) -> int:
-    """How many words of two names are the same, from the left: mlx_lm_server is nearer to mlx_lm_server_draft than
-    mlx_lm."""
+    """Count the equal words of two names from the left: mlx_lm_server is nearer to mlx_lm_server_draft than mlx_lm."""
     pairs = zip(one.split("_"), other.split("_"), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

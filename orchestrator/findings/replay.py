@@ -1,15 +1,15 @@
-"""How many tokens would a round of another width commit? The widest arm's rounds, replayed along their text. Pure.
+"""Predict the tokens per round at another width by replaying the widest arm's rounds along their text. Pure.
 
-A verify round tells for each of its tokens whether the draft had it right: the accepted ones, then the one that the
-target put in place of the next. So an arm's rounds mark the text token by token, and a narrower width can be walked
+A verify round shows for each of its tokens whether the draft was right: right for the accepted ones, wrong for the next
+one, which the target replaced. So an arm's rounds mark the text token by token, and a narrower width can be walked
 along the same marks: from a token it accepts those before the next wrong one, at most width - 1, commits one more, and
-goes on behind it. Narrow rounds start more often in easy stretches than wide ones do. Means over the rounds of several
-widths miss that.
+continues behind it. Narrow rounds start more often in easy stretches than wide ones do. Means over the rounds of
+several widths miss that.
 
-Some tokens have no mark: the one behind proposals that were all accepted was never proposed. The share of them that
-counts as right is that of the last proposals of rounds that came so far, evenly spread. Some rounds are the same at any
-width (plain steps where nothing was found to propose, and copies longer than the width): a walk takes each of them as
-one round.
+Some tokens have no mark: the token after a fully accepted round was never proposed. The share of such tokens that
+counts as right is the acceptance of the last proposal in rounds that reached it, spread evenly. Some rounds are the
+same at any width (plain steps if nothing was found to propose, and copies longer than the width): a walk takes each of
+them as one round.
 """
 
 from collections.abc import Sequence
@@ -32,27 +32,27 @@ class Walk:
 
     @property
     def accept_length(self) -> float:
-        """Tokens per round, over all rounds: each round counts by the tokens of the text that it covers."""
+        """Return the tokens per round, over all rounds: each round counts by the tokens of the text that it covers."""
         return self.tokens / (self.free + self.fixed)
 
     @property
     def share(self) -> float:
-        """Share of free rounds."""
+        """Return the share of free rounds."""
         return self.free / (self.free + self.fixed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """An arm's answers one behind the other, one element per token."""
+    """An arm's concatenated answers, one element per token."""
 
-    run: Counts  # proposals that would be accepted in a row from here; the text starts again behind its end
+    run: Counts  # proposals that would be accepted in a row from here; the text wraps around at its end
     fixed: Mask  # committed by a round that is the same at any width
-    round_end: Counts  # of the round that committed the token
+    round_end: Counts  # the end of the round that committed the token
     answer_end: Counts
 
     @classmethod
     def of(cls, answers: Sequence[Rounds], *, width: int) -> Self | None:
-        """Of an arm with this width. None: it has no round that the width applies to."""
+        """Build it from the answers of an arm with this width; None if the width applies to none of its rounds."""
         rounds = Rounds.joined(answers)
         fixed = ~is_free(rounds, width)
         if not len(rounds) or fixed.all():
@@ -69,11 +69,11 @@ class Text:
         )
 
     def walked(self, width: int, *, to_the_end: bool) -> Walk:
-        """By rounds of this width, no wider than the arm's.
+        """Walk the text in rounds of this width, at most the arm's.
 
         Args:
-            to_the_end: whether an answer's end cuts its last round, as it does when answers are measured; else all
-                rounds are whole.
+            to_the_end: whether an answer's end truncates its last round, as in measured answers; else all rounds are
+                whole.
         """
         behind = np.arange(len(self.run)) + np.minimum(self.run, width - 1) + 1
         behind = np.where(self.fixed, self.round_end, np.minimum(behind, self.answer_end) if to_the_end else behind)
@@ -87,14 +87,14 @@ class Text:
 
 
 def is_free(rounds: Rounds, width: int) -> Mask:
-    """Of an arm's rounds, those whose width is the arm's to set."""
+    """Mark the rounds whose width the arm's setting determines."""
     return (rounds.drafted > 0) & (rounds.drafted < width)
 
 
 def _marks(rounds: Rounds, fixed: Mask, starts: Counts, *, last: Mask, room: int) -> Mask:
-    """Whether each token of the text is what the draft proposes there."""
+    """Mark for each token of the text whether the draft proposes it at that place."""
     marks = np.repeat(~fixed, rounds.committed)
-    replaced = ~fixed & (rounds.committed > rounds.accepted)  # the answer's end cut the others before it
+    replaced = ~fixed & (rounds.committed > rounds.accepted)  # in the others the answer's end came first
     at = starts + rounds.accepted
     stopped = (rounds.drafted < room) & ~last  # the draft had no more to propose
     wrong = replaced & ((rounds.accepted < rounds.drafted) | stopped)
@@ -104,19 +104,19 @@ def _marks(rounds: Rounds, fixed: Mask, starts: Counts, *, last: Mask, room: int
 
 
 def _last_chance(rounds: Rounds, replaced: Mask, room: int) -> float:
-    """The chance of the last proposal of a whole round whose others were all accepted."""
+    """Return the acceptance of a whole round's last proposal, given that all others were accepted."""
     came_so_far = replaced & (rounds.drafted == room) & (rounds.accepted >= room - 1)
     return float((rounds.accepted[came_so_far] == room).mean()) if came_so_far.any() else 1.0
 
 
 def _evenly(number: int, chance: float) -> Mask:
-    """So many marks, of which this share is true, evenly spread."""
+    """Return `number` marks of which the share `chance` is true, spread evenly."""
     found: npt.NDArray[np.bool_] = np.diff(np.floor(np.arange(number + 1) * chance + 0.5)) > 0
     return found
 
 
 def _runs(marks: Mask) -> Counts:
-    """From each token, how many marks in a row are true; as many as there are tokens where all are."""
+    """Count for each token the true marks in a row from it on, up to the number of tokens if all are true."""
     wrong = np.flatnonzero(~marks)
     if not len(wrong):
         return np.full(len(marks), np.iinfo(np.int32).max, dtype=np.int64)

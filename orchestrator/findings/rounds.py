@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """Timed verify rounds, one element a round."""
+    """Timed verify rounds, one element per round."""
 
     drafted: Counts
     accepted: Counts
@@ -34,7 +34,7 @@ class Rounds:
 
     @classmethod
     def of(cls, answers: Iterable[Answer]) -> Self:
-        """Of all answers whose engine tells its steps and whose stamps are its tokens' own."""
+        """Collect the rounds of all answers with known steps and with one stamp per token."""
         parts = [part for answer in answers if (part := _rounds(answer)) is not None]
         table = np.concatenate([np.zeros((0, 4)), *parts])
         drafted, accepted, committed = (table[:, column].astype(np.int64) for column in range(3))
@@ -42,29 +42,29 @@ class Rounds:
 
     @classmethod
     def joined(cls, parts: "Iterable[Rounds]") -> Self:
-        """The rounds of all of these."""
+        """Concatenate the rounds."""
         each = [cls.of([]), *parts]
         return cls(**{name: np.concatenate([getattr(part, name) for part in each]) for name in _COLUMNS})
 
     def only(self, kept: Mask) -> Self:
-        """The rounds that a mask keeps."""
+        """Return the rounds that a mask selects."""
         return replace(self, **{name: getattr(self, name)[kept] for name in _COLUMNS})
 
     @property
     def accept_length(self) -> float | None:
-        """Tokens committed per round."""
+        """Return the tokens committed per round."""
         return float(self.committed.mean()) if len(self) else None
 
     @property
     def proposing(self) -> float | None:
-        """Share of rounds that had something to propose. A lookup that finds nothing decodes one token plainly."""
+        """Return the share of rounds that proposed something. A lookup that finds nothing decodes one token plainly."""
         return float((self.drafted > 0).mean()) if len(self) else None
 
     @property
     def step_s(self) -> float | None:
-        """Time of a round: the median for each number of proposed tokens, weighted by how many rounds proposed so many.
+        """Return the time of a round: the median for each number of proposed tokens, weighted by the rounds with it.
 
-        One median over all would, where the number varies, be that of the commonest width alone.
+        If the number varies, one median over all would be that of the commonest width alone.
         """
         return self.weighted(
             {int(width): float(np.median(self.seconds[self.drafted == width - 1])) for width in self.widths}
@@ -72,11 +72,11 @@ class Rounds:
 
     @property
     def widths(self) -> Sequence[int]:
-        """Tokens checked by one pass: the proposed ones and the one before them."""
+        """Return the tokens checked per pass: the proposed ones and the one before them."""
         return [int(drafted) + 1 for drafted in np.unique(self.drafted)]
 
     def weighted(self, by_width: "dict[int, float]") -> float | None:
-        """Mean over the rounds of a value that depends on their width; None when a width that ran has none."""
+        """Return the mean over the rounds of a value that depends on their width; None if a width that ran has none."""
         if not len(self) or any(width not in by_width for width in self.widths):
             return None
         drafted, counts = np.unique(self.drafted, return_counts=True)
@@ -84,11 +84,11 @@ class Rounds:
         return float((values * counts).sum() / counts.sum())
 
     def chances(self) -> tuple[float, ...]:
-        """For i = 1, 2, ...: the chance that of a round that proposes so many the first i are all accepted.
+        """Return for i = 1, 2, ... the chance that the first i proposals are all accepted, in rounds with so many.
 
-        The product of each position's own chance among the rounds that came so far (Kaplan and Meier 1958): rounds that
-        proposed fewer tokens tell of the positions that they had, and rounds that the answer's end cut, which lack the
-        target's own token, of those that were committed. It ends at the last position that was ever tried.
+        It is the product of each position's chance among the rounds that reached it (Kaplan and Meier 1958). Rounds
+        with fewer proposals count for the positions that they had; rounds truncated by the answer's end, which lack
+        the target's own token, count for the committed ones. It ends at the last position that was ever tried.
         """
         cut = self.committed <= self.accepted
         found, chance = [], 1.0
@@ -96,7 +96,7 @@ class Rounds:
             here = self.accepted >= position
             tried = int((here | ((self.drafted >= position) & (self.accepted == position - 1) & ~cut)).sum())
             if not tried and chance > 0:
-                break  # what comes so far was never proposed more
+                break  # no round that came so far proposed more
             chance *= float(here.sum()) / tried if tried else 0.0
             found.append(chance)
         return tuple(found)
@@ -106,14 +106,14 @@ _COLUMNS = ("drafted", "accepted", "committed", "seconds")
 
 
 def plain_seconds(answers: Iterable[Answer]) -> Floats:
-    """Time of every plain step: from each token to the next."""
+    """Return the time of every plain step: from each token to the next."""
     stamps = [np.diff(np.array(answer.stamps_us, dtype=np.float64)) for answer in answers if answer.stamps_us]
     found: Floats = np.concatenate([np.zeros(0), *stamps]) / 1e6
     return found
 
 
 def _rounds(answer: Answer) -> Floats | None:
-    """Rows of drafted, accepted, committed, seconds."""
+    """Return rows of drafted, accepted, committed, seconds; None if they are unknown."""
     if not answer.steps or not answer.stamps_us:
         return None
     steps = np.array(answer.steps, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""What the arms' samplers allow to compare. Pure.
+"""Check which comparisons the arms' samplers allow. Pure.
 
-A proposal is accepted when it matches what the target would pick, so another sampler makes another quantity of the
-accept length: only equal samplers compare.
+A proposal is accepted if it matches the target's choice, so the accept length means something else under another
+sampler: only arms with equal samplers are comparable.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from workers.sampling import sampler_words
 
 
 def sampling(arms: Sequence[ArmRecord], answers: Sequence[Answer]) -> Samplers:
-    """The note, and how much speculative arms accept at each temperature where the run has several."""
+    """Return the note, and the acceptance of speculative arms at each temperature if the run has several."""
     settings = dict.fromkeys(key for arm in arms for key in arm.sampler)
     differing = [key for key in settings if any(arm.sampler.get(key) != arms[0].sampler.get(key) for arm in arms)]
     if not differing:
         return Samplers(note=None, by_temperature=())
     listed = "; ".join(f"{arm.name} at {sampler_words(arm.sampler)}" for arm in arms)
     return Samplers(
-        note=f"only equal samplers compare, and these differ in {', '.join(differing)}: {listed}",
+        note=f"only arms with equal samplers are comparable, and these differ in {', '.join(differing)}: {listed}",
         by_temperature=tuple(
             _point(arm, [answer for answer in answers if answer.measured and answer.arm == arm.name])
             for arm in sorted(arms, key=lambda arm: (arm.temperature is None, arm.temperature or 0.0))

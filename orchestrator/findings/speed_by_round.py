@@ -1,4 +1,4 @@
-"""Each arm's speed over the rounds against its own middle: what all arms do together is the machine. Pure."""
+"""Each arm's speed over the rounds relative to its own median: a change in all arms is the machine's. Pure."""
 
 import math
 
@@ -15,9 +15,9 @@ SWEEPS = 4  # of the median polish
 
 
 def speed_by_round(trials: pd.DataFrame, *, control: str, metric: str) -> tuple[SpeedByRound, ...]:
-    """Usable trials only; None for a round that an arm has none in.
+    """Compute it from usable trials only; a round without a usable trial of an arm is None.
 
-    The levels of arms and prompts are taken out: each arm's median at each prompt where a prompt has enough rounds,
+    The levels of arms and prompts are removed: each arm's median at each prompt if a prompt has enough rounds,
     else by median polish (Tukey 1977). What remains is drift and noise.
     """
     rows = measured_rows(trials, metric)

@@ -1,7 +1,7 @@
-"""The turns of a conversation: what the second one costs, and whether the cache counter tells the truth. Pure.
+"""The turns of a conversation: the cost of later turns, and whether the cache counter is right. Pure.
 
-A counter that says 0 while the turn was far too fast for its prompt lies; so does one that says "cached" while the turn
-took as long as a full prefill. A counter that is missing is unknown, not 0.
+A counter of 0 is wrong if the turn was far too fast for its prompt; a counter above 0 is wrong if the turn took as long
+as a full prefill. A missing counter is unknown, not 0.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,15 +12,15 @@ import numpy as np
 from orchestrator.findings.records import Answer, unknown
 from orchestrator.findings.values import ArmTurns, Figure, Interval, TurnFigures
 
-ZERO_BUT_FAST = "cached_zero_but_fast"  # as the generations are flagged
+ZERO_BUT_FAST = "cached_zero_but_fast"  # the same code as the flag of generations
 SLOW = "cached_but_slow"
 LOST = "prefix_lost"
 UNKNOWN = "cached_unknown"
 
-LOST_BELOW = 0.5  # of the turn before's prompt that came from the cache: less is no reuse to speak of
+LOST_BELOW = 0.5  # share of the previous turn's prompt that came from the cache: less is not reuse
 CONTRADICTION = 3.0  # times longer than the new tokens need, at the first turn's rate
-NEAR_FULL = 0.7  # of what the whole prompt needs
-MUCH_LATER = 2.0  # than the arm's own first turn would have one expect
+NEAR_FULL = 0.7  # of the time that the whole prompt needs
+MUCH_LATER = 2.0  # times the time that the arm's own first turn predicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +35,10 @@ Ratios = Mapping[tuple[str, str, int], TtftRatio]  # workload, arm, turn
 
 
 def arm_turns(arms: Sequence[str], answers: Sequence[Answer], *, ratios: Ratios) -> tuple[ArmTurns, ...]:
-    """Each workload's conversations with several turns, by arm.
+    """Return the figures of each workload's conversations with several turns, by arm.
 
     Args:
-        arms: in the order to tell them.
+        arms: in the order of the report.
     """
     used = [answer for answer in answers if answer.measured]
     several = {(answer.workload, answer.prompt_id) for answer in used if answer.turn > 0}
@@ -52,8 +52,8 @@ def arm_turns(arms: Sequence[str], answers: Sequence[Answer], *, ratios: Ratios)
 
 
 def late_turns(found: Sequence[ArmTurns], *, control: str) -> tuple[str, ...]:
-    """Turns that surely wait for their first token far longer than the arm's first turn would have one expect: by more
-    than `MUCH_LATER` times, the whole interval of a supported difference. An average over turns and workloads hides it.
+    """Report turns that certainly wait much longer for their first token than the arm's first turn predicts: the whole
+    interval of a supported difference is above `MUCH_LATER`. An average over turns and workloads hides it.
     """
     sentences = []
     for one in found:
@@ -62,7 +62,7 @@ def late_turns(found: Sequence[ArmTurns], *, control: str) -> tuple[str, ...]:
         for turn in one.turns[1:]:
             ratio = turn.ttft_ratio
             if turn.verdict != "supported" or ratio is None or ratio.ci_low is None:
-                continue  # nothing sure is known of it
+                continue  # nothing certain is known about it
             if ratio.ci_low <= MUCH_LATER * usual:
                 continue
             cached = turn.cached_tokens.value
@@ -83,7 +83,7 @@ def _of_arm(arm: str, workload: str, mine: Sequence[Answer], ratios: Ratios) -> 
     flagged = sum(ZERO_BUT_FAST in answer.flags for answer in mine)
     said = tuple(remark for turn in turns[1:] for remark in _remarks(turns[0], turn, _reused(mine, turn.turn)))
     if flagged:
-        text = f"the cache counter says 0 in {flagged} answers that came too fast for it: it does not count"
+        text = f"the cache counter reports 0 in {flagged} answers that were too fast for that: it is wrong"
         said = (*(remark for remark in said if remark[0] != LOST), (ZERO_BUT_FAST, text))
     return ArmTurns(
         arm=arm,
@@ -96,7 +96,7 @@ def _of_arm(arm: str, workload: str, mine: Sequence[Answer], ratios: Ratios) -> 
 
 def _figures(turn: int, mine: Sequence[Answer], ratio: TtftRatio | None) -> TurnFigures:
     counted = [answer for answer in mine if answer.cached_tokens is not None and answer.prompt_tokens is not None]
-    cached = new = unknown("the engine does not tell how much of a prompt it had cached")
+    cached = new = unknown("the engine does not report cached prompt tokens")
     if counted:
         source = f"median of {len(counted)} answers"
         cached = Figure(value=_median(answer.cached_tokens for answer in counted), source=source)
@@ -117,7 +117,7 @@ def _figures(turn: int, mine: Sequence[Answer], ratio: TtftRatio | None) -> Turn
 
 
 def _reused(mine: Sequence[Answer], turn: int) -> list[tuple[int, int]]:
-    """In each conversation whose counts are known: tokens from the cache, and tokens of the turn before it."""
+    """Return for each conversation with known counts: cached tokens, and tokens of the previous turn."""
     before = {_conversation(answer): answer.prompt_tokens for answer in mine if answer.turn == turn - 1}
     return [
         (answer.cached_tokens, earlier)
@@ -127,12 +127,12 @@ def _reused(mine: Sequence[Answer], turn: int) -> list[tuple[int, int]]:
 
 
 def _conversation(answer: Answer) -> tuple[int | None, bool, str]:
-    """An arm holds it once for each of its entries in a round."""
+    """Identify an answer's conversation: an arm has it once per entry in a round."""
     return answer.round, answer.is_aa, answer.prompt_id
 
 
 def _remarks(first: TurnFigures, later: TurnFigures, reused: Sequence[tuple[int, int]]) -> Iterable[tuple[str, str]]:
-    """What a later turn's counter and its time say of the prefix. Full and new times: at the first turn's rate."""
+    """Compare a later turn's counter with its time; the times for full and new prompts are at the first turn's rate."""
     name = f"turn {later.turn + 1}"
     rate, ttft_s, prompt = first.prefill_tps.value, later.ttft_s, later.prompt_tokens
     full_s = None if not rate or prompt is None else prompt / rate
@@ -151,13 +151,13 @@ def _remarks(first: TurnFigures, later: TurnFigures, reused: Sequence[tuple[int,
             " before came from the cache",
         )
     if 2 * len(lost) > len(reused):
-        return  # the medians are of turns that lost it
+        return  # the medians are those of turns that lost the prefix
     if full_s is not None and rate and ttft_s is not None and later.new_tokens.value is not None:
         new_s = later.new_tokens.value / rate
         if ttft_s > CONTRADICTION * new_s and ttft_s > NEAR_FULL * full_s:
             yield (
                 SLOW,
-                f"{name}: the counter says {cached:.0f} of {prompt:.0f} tokens were cached, the time"
+                f"{name}: the counter reports {cached:.0f} of {prompt:.0f} tokens as cached, but the time"
                 f" ({ttft_s:.3g} s) is that of a full prefill ({full_s:.3g} s)",
             )
 

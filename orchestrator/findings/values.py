@@ -1,7 +1,7 @@
-"""What is found in a run besides which arm is faster: values only. docs/meaning.md tells each figure's formula.
+"""The findings of a run besides the comparison of speeds: values only. docs/meaning.md has each figure's formula.
 
-A figure that may be unknown is a `Figure`: its value and where that comes from, or None and why there is none. Scopes:
-`prompt_class` None means all classes. Turns count from 0. Ratios are of an arm over the arm that it is held against.
+A figure that may be unknown is a `Figure`: its value and its source, or None and the reason. A `prompt_class` of None
+means all classes. Turns count from 0. Ratios are of an arm over the arm that it is compared with.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Figure:
     """A number and its source, or no number and the reason."""
 
     value: float | None
-    source: str  # value None: why it is unknown
+    source: str  # if the value is None: why it is unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +45,18 @@ class TopToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstDivergence:
-    """Where two answers part. A token None: that answer ends there. Texts None: nobody could tell them.
+    """The place where two answers diverge. A token of None: that answer ends there. A text of None: unknown.
 
-    The lower half is the probe's, from the table `divergence`; without a probe `verdict` is unknown and `reason` why.
+    The lower half is the probe's, from the table `divergence`; without one `verdict` is unknown and `reason` says why.
     """
 
     token_index: int | None  # 0-based; None: the answers are known by their bytes only
-    character_index: int | None  # of the text, where both texts are known
+    character_index: int | None  # of the text, if both texts are known
     control_token: int | None
     arm_token: int | None
-    control_text: str | None  # of the token alone; compared by text: what follows there
+    control_text: str | None  # of the token alone; if compared by text: the text that follows
     arm_text: str | None
-    context_text: str | None  # what both wrote just before
+    context_text: str | None  # the common text just before
     top: tuple[TopToken, ...]  # the control's checkpoint at this place, most likely first
     gap: float | None  # log-probability of the first over that of the second, nats
     rounding: float | None  # largest change of a top logit between passes of different widths, nats
@@ -66,7 +66,7 @@ class FirstDivergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOutcome:
-    """One arm's answers to one prompt's turn beside another arm's."""
+    """One arm's answers to one turn of a prompt, compared with another arm's."""
 
     arm: str
     prompt_id: str
@@ -74,31 +74,31 @@ class PromptOutcome:
     prompt_class: str
     turn: int
     outcome: Outcome
-    reason: str | None  # why unknown; else None
-    compared_by: ComparedBy | None  # None when nothing was compared
-    answers: int  # of the arm
-    deterministic: bool | None  # whether they are all alike; None: fewer than two
-    other_deterministic: bool | None  # the same of the answers that it is held against
-    divergence: FirstDivergence | None  # where it differs
+    reason: str | None  # why it is unknown; else None
+    compared_by: ComparedBy | None  # None if nothing was compared
+    answers: int  # number of the arm's answers
+    deterministic: bool | None  # whether they are all equal; None: fewer than two
+    other_deterministic: bool | None  # the same for the other arm's answers
+    divergence: FirstDivergence | None  # the place, if it differs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmLosslessness:
-    """One arm's answers beside another's, counted over prompts and turns."""
+    """One arm's answers compared with another's, counted over prompts and turns."""
 
     arm: str
-    against: str  # the control; also the plain arm of the same weights, where the control has others
-    same_weights: bool | None  # as that one; None: not known
+    against: str  # the control; also the plain arm of the same weights, if the control has others
+    same_weights: bool | None  # as that arm; None: unknown
     identical: int
     differs: int
     unknown: int
-    deterministic: bool | None  # in every prompt with several answers; None: no prompt has several
-    near_ties: int  # of those that differ, by the probe
+    deterministic: bool | None  # whether equal in every prompt with several answers; None: no prompt has several
+    near_ties: int  # among those that differ, by the probe
     real: int
     earliest: int | None  # token index of the earliest divergence
     outcomes: tuple[PromptOutcome, ...]
-    note: str | None  # why nothing of this arm is compared: its sampler, another control
-    too_early: str | None = None  # that it parts earlier than an arm of the same width: more than rounding
+    note: str | None  # why this arm is not compared: its sampler, another control
+    too_early: str | None = None  # a remark if it diverges earlier than an arm of the same width: more than rounding
 
     @property
     def prompts(self) -> int:
@@ -107,10 +107,10 @@ class ArmLosslessness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losslessness:
-    """Do the arms write what the control writes? The control itself is there too: is it deterministic with itself?"""
+    """The arms' answers compared with the control's, and the control's with each other (is it deterministic?)."""
 
     control: str
-    arms: tuple[ArmLosslessness, ...]  # the control against itself first
+    arms: tuple[ArmLosslessness, ...]  # the control compared with itself first
 
 
 # ---- cost of verification ----
@@ -118,7 +118,7 @@ class Losslessness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyCost:
-    """What a verify round of a speculative arm costs and yields, in one prompt class or all.
+    """The cost and the yield of a speculative arm's verify round, in one prompt class or all.
 
     Costs are in units of one plain decoding step of the same checkpoint in the same run: plain is 1.
     """
@@ -129,18 +129,18 @@ class VerifyCost:
     rounds_timed: int  # verify rounds behind step_s, the first pass of each answer left out
     accept_length: float | None  # tokens committed per timed round, bonus token included
     proposing: float | None  # share of the timed rounds that proposed anything; the others are plain steps
-    acceptance_by_position: tuple[float, ...]  # of rounds that propose so many: chance that 1..i are all accepted
+    acceptance_by_position: tuple[float, ...]  # chance that 1..i are all accepted, of rounds with i proposals
     step_s: float | None  # median time of a verify round
     plain_arm: str | None
     plain_s: Figure  # median time of a plain step
     round_cost: Figure  # step_s / plain_s
     verify_cost: Figure  # T(width) / T(1)
-    draft_cost: Figure  # the drafter's share: of its passes, or what of round_cost the verification leaves
+    draft_cost: Figure  # the drafter's share: from its passes, or the rest of round_cost after the verification
     predicted: Figure  # speed-up over plain decoding: accept_length / (verify_cost + draft_cost), or / round_cost
-    independent: bool  # predicted is of passes timed apart from the rounds, so that measured can prove it wrong
+    independent: bool  # predicted comes from passes timed separately, so that measured can refute it
     measured: Interval | None  # decode_tps of the arm over the plain arm
-    one_more: Figure  # speed-up if each round that proposes committed one token more
-    doubt: str | None  # that verify_cost and draft_cost are not what the rounds themselves took
+    one_more: Figure  # speed-up if each proposing round committed one more token
+    doubt: str | None  # a remark if verify_cost and draft_cost do not fit the rounds' times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,41 +149,41 @@ class WidthPoint:
 
     width: int
     accept_length: float  # expected over all rounds, those without a proposal included
-    verify_cost: float | None  # None where only the round as a whole is known
+    verify_cost: float | None  # None if only the cost of the whole round is known
     draft_cost: float | None
     round_cost: float
     predicted: float  # accept_length / round_cost
     interpolated: bool  # the cost lies between measured widths
-    arm: str | None  # that ran this width
+    arm: str | None  # the arm that ran this width
     measured_accept_length: float | None
     measured: Interval | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidthCurve:
-    """Speed-up by verify width for arms that differ in it alone, in one prompt class or all."""
+    """Speed-up by verify width for arms that differ only in it, in one prompt class or all."""
 
-    arms: str  # the words that their names share
+    arms: str  # the common words of their names
     engine: str
     checkpoint: str
     draft: str | None
     prompt_class: str | None
     points: tuple[WidthPoint, ...]  # by width, plain decoding (width 1) first
     best: Figure  # the width with the largest predicted speed-up
-    at_edge: bool  # the best is the widest that could be judged: a wider one may be better
+    at_edge: bool  # the best is the widest that was judged: a wider one may be better
     best_measured: int | None  # of the widths that ran, by the measured ratio
     source: str  # of the costs
-    refused: str | None = None  # why no width is predicted: an arm contradicts the replay. Points are those that ran
+    refused: str | None = None  # why no width is predicted: an arm contradicts the replay; points hold what ran
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassCurve:
-    """How long one pass of a checkpoint takes, by the number of tokens in it, over a pass of one."""
+    """The time of one pass of a checkpoint by the number of tokens in it, relative to a pass of one."""
 
     checkpoint: str
     role: Literal["target", "draft"]
     seconds: tuple[tuple[int, float], ...]  # (width, median seconds), by width
-    cost: tuple[tuple[int, float], ...]  # (width, T(width) / T(1)); empty when a pass of one was not timed
+    cost: tuple[tuple[int, float], ...]  # (width, T(width) / T(1)); empty if a pass of one was not timed
     source: str
 
 
@@ -192,21 +192,21 @@ class PassCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """How fast an arm could decode if it did nothing but read what it must: bandwidth over bytes."""
+    """The rate at which an arm could decode if it only read the bytes that it must: bandwidth over bytes."""
 
     arm: str
     speculates: bool
     weights_bytes: Figure  # read by a pass of one token; of a mixture of experts, the active ones
     draft_bytes: Figure  # read by the drafter for one verify round, weights and cache; 0 for plain decoding
     kv_bytes: Figure  # of the cache at this run's mean context
-    context_tokens: float | None  # that mean: prompt and half of the answer
+    context_tokens: float | None  # the mean context: prompt and half of the answer
     bytes_per_pass: Figure  # the sum: for one token (plain) or one verify round
     bandwidth_bytes_per_s: Figure
     ceiling_passes_per_s: Figure
     ceiling_tps: Figure  # passes x accept length
     measured_passes_per_s: float | None
     measured_tps: float | None  # median decode rate
-    share: Figure  # of the ceiling that was reached, in passes
+    share: Figure  # the share of the ceiling that was reached, in passes
     note: str | None  # such as: above the ceiling
 
 
@@ -215,7 +215,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFigures:
-    """One turn of the conversations with several, in one arm: medians."""
+    """Medians of one turn of the conversations with several turns, in one arm."""
 
     turn: int
     generations: int
@@ -225,7 +225,7 @@ class TurnFigures:
     new_tokens: Figure  # prompt - cached: what had to be processed
     prefill_tps: Figure  # of the new tokens only
     ttft_ratio: Interval | None  # over the control arm's in the same turn; None for the control
-    verdict: str | None  # of that ratio, as an audit of ttft_s gives it
+    verdict: str | None  # the verdict on that ratio, as an audit of ttft_s gives it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +236,7 @@ class ArmTurns:
     workload: str
     turns: tuple[TurnFigures, ...]
     flags: tuple[str, ...]  # codes: cached_zero_but_fast, cached_but_slow, prefix_lost, cached_unknown
-    remarks: tuple[str, ...]  # the same in words with their numbers
+    remarks: tuple[str, ...]  # the same as sentences with numbers
 
 
 # ---- sampling ----
@@ -244,7 +244,7 @@ class ArmTurns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemperaturePoint:
-    """How much a speculative arm accepts at its temperature."""
+    """The acceptance of a speculative arm at its temperature."""
 
     arm: str
     engine: str
@@ -257,9 +257,9 @@ class TemperaturePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samplers:
-    """The samplers of the run's arms, and what to know of comparing them."""
+    """The samplers of the run's arms, and a note on comparing them."""
 
-    note: str | None  # None: all arms sample alike
+    note: str | None  # None: all arms have the same sampler
     by_temperature: tuple[TemperaturePoint, ...]  # speculative arms that differ in temperature; else empty
 
 
@@ -270,7 +270,7 @@ class Samplers:
 class BetterFor:
     """A supported difference in one scope."""
 
-    scope: str  # in words: "two_turns, turn 2"
+    scope: str  # as text: "two_turns, turn 2"
     metric: str
     better: str
     other: str
@@ -282,7 +282,7 @@ class BetterFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """Which arm for what. `disagree`: some arm is better for one thing and worse for another."""
+    """The recommended arms. `disagree`: some arm is better in one scope and worse in another."""
 
     sentence: str  # for the top of a report
     disagree: bool
@@ -294,10 +294,10 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedByRound:
-    """One arm's speed in each round over its own median, arms' and prompts' levels taken out: drift and noise."""
+    """One arm's speed in each round over its own median, without arms' and prompts' levels: drift and noise."""
 
     label: str  # arm's name, or A/A for the control's second entry
-    values: tuple[float | None, ...]  # one a round; None: nothing usable
+    values: tuple[float | None, ...]  # one per round; None: no usable trial
 
 
 # ---- all of it ----
@@ -311,7 +311,7 @@ class Findings:
     simulated: bool
     metric: str  # the design's
     control: str
-    rounds: int  # complete ones, at most as many as planned
+    rounds: int  # complete rounds, at most as many as planned
     speed_by_round: tuple[SpeedByRound, ...]  # the control first, then its second entry
     losslessness: Losslessness | None  # None: no two answers to compare
     verify_costs: tuple[VerifyCost, ...]  # speculative arms, all classes first

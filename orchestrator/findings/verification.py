@@ -1,4 +1,4 @@
-"""What verifying costs and what it yields, for each speculative arm. Pure; docs/meaning.md has the formulas.
+"""The cost and the yield of verification, for each speculative arm. Pure; docs/meaning.md has the formulas.
 
 In units of a plain step of the same weights in the same run, a verify round costs `verify + draft` and yields
 `accept_length` tokens, so speculation is worth accept_length / (verify + draft) (Leviathan et al. 2023, theorem 3.8,
@@ -15,19 +15,19 @@ from orchestrator.findings.rounds import Rounds, plain_seconds
 from orchestrator.findings.values import Figure, Interval, PassCurve, VerifyCost
 from workers.sampling import sampler_words
 
-# The drafting model runs once for each proposal; of other engines once a round, for a whole block.
+# In these engines the drafting model runs once per proposal; in others once per round, for a whole block.
 PASSES_PER_TOKEN = frozenset({"mlx_lm_draft", "mlx_lm_server_draft", "mtp"})
 NO_DRAFTING_MODEL = frozenset({"prompt_lookup"})
-ADDS_UP = 0.8  # share of a round that its passes may leave open, or exceed it by
-OF_PASSES = "accept length / (verify + draft)"  # source of a prediction that owes nothing to the rounds' times
-LEAST_STEPS = 5  # fewer plain steps or rounds are no median to speak of
+ADDS_UP = 0.8  # passes must add up to at least this share of a round, and may exceed it by at most the same factor
+OF_PASSES = "accept length / (verify + draft)"  # source of a prediction that is independent of the rounds' times
+LEAST_STEPS = 5  # fewer plain steps or rounds do not give a usable median
 
 Measured = Mapping[tuple[str, str | None], Interval]  # arm over its plain arm in decode_tps, by arm and class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passes:
-    """What is known of the time of a pass, by arm."""
+    """The known times of passes, by arm."""
 
     target: Mapping[str, PassTimes]
     draft: Mapping[str, PassTimes]
@@ -40,12 +40,12 @@ def passes_of(
     target: Mapping[str, PassTimes],
     draft: Mapping[str, PassTimes],
 ) -> Passes:
-    """By arm: from arms of the run that time passes, which were interleaved as everything was, before the probe's.
+    """Return the times by arm. Arms that time passes, interleaved with all others, come before the probe.
 
     An arm whose target was not timed takes the times of one with the same weights.
 
     Args:
-        target, draft: the probe's, by the arm that was asked.
+        target, draft: the probe's times, by the arm that was asked.
     """
     by_weights: dict[str | None, PassTimes] = {}
     for arm in reversed(arms):
@@ -69,7 +69,7 @@ def passes_of(
 def verify_costs(
     arms: Sequence[ArmRecord], answers: Sequence[Answer], *, passes: Passes, measured: Measured
 ) -> tuple[VerifyCost, ...]:
-    """Of each speculative arm: over all classes, then in each where there are several."""
+    """Compute the costs of each speculative arm: over all classes, then in each class if there are several."""
     used = [answer for answer in answers if answer.measured]
     classes = sorted({answer.prompt_class for answer in used})
     scopes: list[str | None] = [None, *classes] if len(classes) > 1 else [None]
@@ -142,7 +142,7 @@ def _round_cost(rounds: Rounds, mine: Sequence[Answer], plain_s: Figure) -> Figu
         return unknown(
             f"fewer than {LEAST_STEPS} verify rounds are timed"
             if told
-            else "the engine does not tell its verify rounds"
+            else "the engine does not report its verify rounds"
         )
     if plain_s.value is None:
         return unknown(plain_s.source)
@@ -150,7 +150,7 @@ def _round_cost(rounds: Rounds, mine: Sequence[Answer], plain_s: Figure) -> Figu
 
 
 def verify_cost_of(rounds: Rounds, times: PassTimes | None) -> Figure:
-    """T(width) / T(1) of the target, averaged over the widths that the rounds had."""
+    """Return the target's T(width) / T(1), averaged over the widths of the rounds."""
     if times is None or 1 not in times.seconds:
         return unknown("the time of a pass by its width was not measured: see sweep=verify_cost")
     known = {width: cost for width in rounds.widths if (cost := interpolated(relative_to_one(times), width))}
@@ -162,7 +162,7 @@ def verify_cost_of(rounds: Rounds, times: PassTimes | None) -> Figure:
 
 
 def _timed_draft(arm: ArmRecord, rounds: Rounds, plain_s: Figure, times: PassTimes | None) -> Figure | None:
-    """The drafter's share by its own passes; None where they were not timed."""
+    """Return the drafter's share from its own passes, or None if they were not timed."""
     if arm.engine in NO_DRAFTING_MODEL:
         return Figure(value=0.0, source="no model drafts: proposals are copied from the context")
     if times is None or not plain_s.value or not len(rounds):
@@ -177,7 +177,7 @@ def _timed_draft(arm: ArmRecord, rounds: Rounds, plain_s: Figure, times: PassTim
 
 
 def what_is_left(*, verify: Figure, round_cost: Figure) -> Figure:
-    """The drafter's share as what the verification leaves of the round: nothing where it is as long as the round."""
+    """Return the drafter's share as the rest of the round after verification: nothing if that takes the whole round."""
     if round_cost.value is None or verify.value is None:
         reason = "neither the drafting pass nor the verification was timed on its own"
         return unknown(round_cost.source if round_cost.value is None else reason)
@@ -185,12 +185,12 @@ def what_is_left(*, verify: Figure, round_cost: Figure) -> Figure:
         return unknown("the verification's passes took longer alone than the rounds that they are part of")
     nothing = ": nothing within noise" if verify.value > round_cost.value else ""
     left = max(0.0, round_cost.value - verify.value)
-    return Figure(value=left, source=f"what the verification leaves of the round{nothing}")
+    return Figure(value=left, source=f"the rest of the round after verification{nothing}")
 
 
 def outlasts_its_round(*, verify: Figure, round_cost: Figure) -> bool:
-    """Whether passes of verification took longer, beyond noise, than the whole rounds that they are part of: then they
-    tell nothing of these rounds.
+    """Return whether passes of verification took longer, beyond noise, than the whole rounds that they are part of:
+    then they cannot describe these rounds.
     """
     return bool(verify.value is not None and round_cost.value and verify.value > round_cost.value / ADDS_UP)
 
@@ -198,10 +198,10 @@ def outlasts_its_round(*, verify: Figure, round_cost: Figure) -> bool:
 def predicted_speedup(
     accept_length: float | None, *, verify: Figure, draft: Figure | None, round_cost: Figure
 ) -> Figure:
-    """accept_length / (verify + draft), where both were timed; else accept_length / round_cost.
+    """Return accept_length / (verify + draft) if both were timed, else accept_length / round_cost.
 
     Args:
-        draft: by passes of its own; None: it is only what the round leaves, and would give the same as the round.
+        draft: from its own passes; None: it is only the rest of the round, and would give the same as the round.
     """
     if accept_length is None:
         return unknown(round_cost.source)
@@ -213,7 +213,7 @@ def predicted_speedup(
 
 
 def doubt(*, verify: Figure, draft: Figure, round_cost: Figure) -> str | None:
-    """What to say where timed passes and timed rounds do not add up."""
+    """Return a remark if timed passes and timed rounds do not add up."""
     if verify.value is None or not round_cost.value:
         return None
     if draft.value is None and outlasts_its_round(verify=verify, round_cost=round_cost):
@@ -233,10 +233,10 @@ def doubt(*, verify: Figure, draft: Figure, round_cost: Figure) -> str | None:
 
 
 def one_more(rounds: Rounds, *, round_cost: Figure) -> Figure:
-    """The speed-up if each round that proposes committed one token more at the same cost.
+    """Return the speed-up if each proposing round committed one more token at the same cost.
 
-    (accept_length + share of rounds that propose) / round_cost: a round without a proposal commits one token whatever
-    the drafter is worth.
+    The formula is (accept_length + share of rounds that propose) / round_cost: a round without a proposal commits one
+    token, however good the drafter is.
     """
     if rounds.accept_length is None or not rounds.proposing or round_cost.value is None:
         return unknown("no round proposed anything" if rounds.proposing == 0 else round_cost.source)
@@ -249,7 +249,7 @@ def one_more(rounds: Rounds, *, round_cost: Figure) -> Figure:
 
 
 def no_checks(costs: Sequence[VerifyCost]) -> list[str]:
-    """Whose prediction comes from the very rounds that are measured, in words: it agrees whatever is right.
+    """Name the arms whose prediction comes from the measured rounds themselves: it agrees in any case.
 
     Args:
         costs: over all classes.
@@ -263,7 +263,7 @@ def no_checks(costs: Sequence[VerifyCost]) -> list[str]:
 
 
 def proposing_words(cost: VerifyCost) -> str | None:
-    """How many of an arm's rounds propose anything, where not all do."""
+    """State how many of an arm's rounds propose anything, if not all do."""
     if cost.proposing is None or cost.proposing == 1:
         return None
     proposing = round(cost.proposing * cost.rounds_timed)
@@ -271,13 +271,13 @@ def proposing_words(cost: VerifyCost) -> str | None:
 
 
 def relative_to_one(times: PassTimes) -> dict[int, float]:
-    """T(width) / T(1); empty when a pass of one token was not timed."""
+    """Return T(width) / T(1); empty if a pass of one token was not timed."""
     one = times.seconds.get(1)
     return {width: seconds / one for width, seconds in sorted(times.seconds.items())} if one else {}
 
 
 def interpolated(known: Mapping[int, float], width: int) -> float | None:
-    """On the straight line between the nearest known widths; None outside them: nothing is extrapolated."""
+    """Interpolate linearly between the nearest known widths; None outside them: nothing is extrapolated."""
     if width in known:
         return known[width]
     below, above = [w for w in known if w < width], [w for w in known if w > width]
@@ -288,7 +288,7 @@ def interpolated(known: Mapping[int, float], width: int) -> float | None:
 
 
 def pass_curves(arms: Sequence[ArmRecord], passes: Passes) -> tuple[PassCurve, ...]:
-    """T(width) of each checkpoint that was timed, once each: the arm with the most widths speaks for it."""
+    """Return T(width) once per timed checkpoint, from the arm with the most widths."""
     found: dict[tuple[str, str], PassCurve] = {}
     for role, timed in (("target", passes.target), ("draft", passes.draft)):
         for arm in arms:

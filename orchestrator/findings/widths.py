@@ -1,22 +1,22 @@
-"""Which verify width would be the best? Expected gain and cost by width, for arms that differ in nothing else. Pure.
+"""Find the best verify width: expected gain and cost by width, for arms that differ in nothing else. Pure.
 
-The gain is what rounds of a width commit along the text of the widest arm that ran (`replay`). Some rounds are the same
-at any width: plain steps where a lookup finds nothing, and copies longer than the width that was set. With f(w) the
-share of the other rounds in the replay, and the mean cost of the fixed ones:
+The gain is the tokens that rounds of a width commit along the text of the widest arm that ran (`replay`). Some rounds
+are the same at any width: plain steps of a lookup that finds nothing, and copies longer than the width that was set.
+With f(w) the share of the other rounds in the replay, and the mean cost of the fixed ones:
 
     gain(w)   tokens of the text / rounds of the replay
     cost(w)   f(w) x (verify(w) + draft(w)) + (1 - f(w)) x cost of fixed
     verify    T(w) / T(1) of the target, on straight lines between the timed widths
-    draft     so much a proposal for an engine that drafts token by token, one share for one that drafts a block at once
+    draft     a cost per proposal for an engine that drafts token by token, one cost for one that drafts a whole block
     w = 1     plain decoding: gain 1, cost 1
 
-The replay takes a draft as right or wrong at a token, wherever the round started. Arms of other widths put that to the
-test: where one of them committed another number of tokens per round than its replay, the prediction is refused, and the
-curve holds the widths that ran, with what they measured.
+The replay assumes that a draft is right or wrong at a token wherever the round started. Arms of other widths test this:
+if one of them committed another number of tokens per round than its replay, the prediction is rejected, and the curve
+holds the widths that ran, with their measured values.
 
-Where wider rounds ran than passes were timed, or the passes do not fit the rounds, verify + draft is the cost of whole
-rounds between the widths that ran. Nothing is extrapolated: a width is judged when so many tokens were ever proposed,
-an arm was set to it or to a wider one, and its cost lies between known ones.
+If rounds ran that are wider than all timed passes, or the passes do not fit the rounds, verify + draft is interpolated
+from the cost of whole rounds of the widths that ran. Nothing is extrapolated: a width is judged if so many tokens were
+ever proposed, an arm was set to it or to a wider one, and its cost lies between known ones.
 """
 
 from collections import defaultdict
@@ -39,7 +39,7 @@ from orchestrator.findings.verification import (
     relative_to_one,
 )
 
-AGREEMENT = 0.05  # of a replay with the accept length of an arm that ran the width: relative
+AGREEMENT = 0.05  # relative, of a replay with the accept length of an arm that ran the width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,32 +48,32 @@ class Member:
 
     arm: ArmRecord
     cost: VerifyCost
-    answers: tuple[Rounds, ...]  # of each answer
+    answers: tuple[Rounds, ...]  # the rounds of each answer
 
     @property
     def width(self) -> int:
-        """Families hold arms of a known width only."""
+        """Return the width: families hold only arms with a known width."""
         return self.arm.width or 0
 
     @property
     def rounds(self) -> Rounds:
-        """Of all answers."""
+        """Return the rounds of all answers."""
         return Rounds.joined(self.answers)
 
     @property
     def free(self) -> Rounds:
-        """The rounds whose width is the arm's to set."""
+        """Return the rounds whose width the arm's setting determines."""
         return self.rounds.only(is_free(self.rounds, self.width))
 
     @property
     def fixed(self) -> Rounds:
-        """Those that nothing was found for, and copies beyond the width."""
+        """Return the rounds without a proposal, and copies beyond the width."""
         return self.rounds.only(~is_free(self.rounds, self.width))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Of a round, in plain steps."""
+    """The cost of a round, in plain steps."""
 
     round: float
     verify: float | None
@@ -83,7 +83,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """Of a width."""
+    """The gain of a width."""
 
     tokens: float  # per round, over all rounds
     share: float  # of rounds that the width applies to
@@ -100,7 +100,7 @@ def width_curves(
     passes: Passes,
     measured: Measured,
 ) -> tuple[WidthCurve, ...]:
-    """A curve for each family of arms and class; none where neither a second width nor a pass was timed."""
+    """Return a curve per family of arms and class; none if neither a second width nor a pass was timed."""
     families: dict[str, list[ArmRecord]] = defaultdict(list)
     for arm in arms:
         if arm.speculates and arm.width is not None:
@@ -165,9 +165,9 @@ def _curve(members: Sequence[Member], passes: Passes, measured: Mapping[str, Int
 
 
 def _disagreement(widest: Member, text: Text, members: Sequence[Member]) -> str | None:
-    """Why the replay does not hold; None: no arm of another width contradicts it.
+    """Return why the replay does not hold, or None if no arm of another width contradicts it.
 
-    Compared with answers that end where they end, as those of the other arms do.
+    The replayed answers end where they ended, as those of the other arms do.
     """
     for other in members:
         ran = other.rounds.accept_length
@@ -183,7 +183,7 @@ def _disagreement(widest: Member, text: Text, members: Sequence[Member]) -> str 
 
 
 def _replayed(widest: Member, text: Text) -> dict[int, Gain]:
-    """Of every width up to the most tokens that the arm checked at once; plain decoding commits one."""
+    """Return the gain of every width up to the most tokens that the arm checked at once; plain decoding commits one."""
     walks = {
         width: text.walked(width, to_the_end=False) for width in range(2, int(widest.free.drafted.max(initial=0)) + 2)
     }
@@ -191,7 +191,7 @@ def _replayed(widest: Member, text: Text) -> dict[int, Gain]:
 
 
 def _as_they_ran(members: Sequence[Member]) -> dict[int, Gain]:
-    """Of the widths that ran, what their arms measured."""
+    """Return the measured gain of the widths that ran."""
     return {1: _ONE} | {
         each.width: Gain(tokens=length, share=len(each.free) / len(each.rounds))
         for each in members
@@ -200,7 +200,7 @@ def _as_they_ran(members: Sequence[Member]) -> dict[int, Gain]:
 
 
 def _mixed(free: float, fixed: float | None, share: float) -> float:
-    """Mean over all rounds; fixed None: there are none of these."""
+    """Return the mean over all rounds; `fixed` is None if there are no fixed rounds."""
     return free if fixed is None else share * free + (1 - share) * fixed
 
 
@@ -214,12 +214,12 @@ def _outlast(members: Sequence[Member]) -> bool:
 
 
 def _shared_words(names: Sequence[str]) -> str:
-    """Of arms that differ in their width alone, what else they are called."""
+    """Return the common words in the names of arms that differ only in their width."""
     return " ".join(word for word in names[0].split() if all(word in name.split() for name in names))
 
 
 def best_width(predicted: Mapping[int, float]) -> int:
-    """The width with the largest speed-up; of equal ones the narrowest."""
+    """Return the width with the largest speed-up, the narrowest among equals."""
     return min(predicted, key=lambda width: (-predicted[width], width))
 
 
@@ -246,8 +246,8 @@ def _point(
 
 
 def _costs(members: Sequence[Member], passes: Passes) -> tuple[CostOf, str]:
-    """The cost of a round with any width set, and where that is known from: timed passes, unless wider ones ran than
-    were timed, or they outlast the rounds that they are part of.
+    """Return the cost of a round by width, and its source: timed passes, unless wider rounds ran than were timed, or
+    the passes outlast the rounds that they are part of.
     """
     fixed = Rounds.joined(each.fixed for each in members)
     whole = {each.width: cost for each in members if each.width and (cost := _whole_round(each)) is not None}
@@ -264,7 +264,7 @@ def _costs(members: Sequence[Member], passes: Passes) -> tuple[CostOf, str]:
 
 
 def _whole_round(member: Member) -> float | None:
-    """What a round takes that proposed all it could: the end of an answer cuts others short, which are cheaper."""
+    """Return the time of a full round: rounds truncated by an answer's end are cheaper and left out."""
     plain_s, free = member.cost.plain_s.value, member.free
     if member.cost.round_cost.value is None or not plain_s or not len(free):
         return None
@@ -274,7 +274,7 @@ def _whole_round(member: Member) -> float | None:
 
 
 def _drafting(members: Sequence[Member]) -> tuple[Callable[[int], float] | None, str]:
-    """The drafter's share of a free round by its width, None where no arm tells it; and where that is from."""
+    """Return the drafter's share of a free round by its width (None if no arm shows it), and its source."""
     engine = members[0].arm.engine
     if engine in NO_DRAFTING_MODEL:
         return (lambda width: 0.0), ""
@@ -283,7 +283,7 @@ def _drafting(members: Sequence[Member]) -> tuple[Callable[[int], float] | None,
     if not told:
         return None, ""
     timed = all(each.cost.independent for _, each in told)
-    source = ", and the drafter's pass" if timed else ", and what they leave of the rounds for the drafter"
+    source = ", and the drafter's pass" if timed else ", and the rest of the rounds as the drafter's share"
     if engine in PASSES_PER_TOKEN:
         a_token = float(np.mean([share / each.rounds.drafted.mean() for share, each in told]))
         return (lambda width: (width - 1) * a_token), source

@@ -53,7 +53,7 @@ class Tally:
         found = list(self._said)
         for name, times in self._unmeasured.items():
             often = "once" if times == 1 else f"{times} times"
-            found.append(f"{name}: 0 or no number, {often}, taken for not measured")
+            found.append(f"{name}: 0 or no number, {often}, taken as not measured")
         if self._unknown:
             found.append(f"fields not known here, kept with the arms: {', '.join(self._unknown)}")
         return tuple(found)

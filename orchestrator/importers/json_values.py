@@ -1,4 +1,4 @@
-"""From a file's bytes to JSON values: byte order marks, one object a line, files appended to or cut off. Pure.
+"""From a file's bytes to JSON values: byte order marks, one object per line, files appended to or cut off. Pure.
 
 The content of an unknown file is bounded here: its size, its depth, its numbers. Whatever cannot be read is refused in
 one line.
@@ -19,7 +19,7 @@ DEEPEST = 60
 _SHOWN = 60
 _TOO_LARGE = 2**63
 _END = 12  # characters from the end: a word or a number that was cut off
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON writes one: a whole file is rewritten only where there is one
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # as written in JSON: a whole file is rewritten only if there is one
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # UTF-32 begins as UTF-16 does, so it is asked first.
 _MARKS = (
@@ -121,13 +121,13 @@ class _Reader:
         """The notes, one line each."""
         found = list(self.said)
         if self.unmeasured:
-            found.append(f"NaN or an infinite number {_times(self.unmeasured)}, taken for not measured")
+            found.append(f"NaN or an infinite number {_times(self.unmeasured)}, taken as not measured")
         if self.halves:
             found.append(f"half a surrogate pair in {self.halves} texts, replaced by U+FFFD")
         return found
 
     def read(self, text: str) -> Any:
-        """One value, or several one after the other: an object a line, or lists that were appended to a file."""
+        """One value, or several one after the other: an object per line, or lists that were appended to a file."""
         decoder = json.JSONDecoder(
             object_pairs_hook=_object, parse_int=_whole, parse_float=self._real, parse_constant=self._constant
         )

@@ -91,7 +91,7 @@ def _trials(name: str, benchmark: Mapping[str, Any], tally: Tally) -> Iterator[F
     for ours, values in lists.items():
         if values and len(values) < longest:
             tally.say(
-                f"{_TAKEN[ours]}: fewer values than others of its benchmark, so which is whose is not known; left out"
+                f"{_TAKEN[ours]}: fewer values than others of its benchmark, so they cannot be assigned; left out"
             )
             lists[ours] = []
     for at in range(longest):

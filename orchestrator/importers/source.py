@@ -125,7 +125,7 @@ def _content(file: Path) -> tuple[bytes, dt.datetime]:
     try:
         about = file.stat()
         if not stat.S_ISREG(about.st_mode):
-            raise InputError(f"{file}: is no regular file; give the file that the tool wrote")
+            raise InputError(f"{file}: is not a regular file; give the file that the tool wrote")
         if about.st_size > MOST_BYTES:
             raise InputError(
                 f"{file}: {about.st_size / 1e6:.0f} MB are too much for a result file; give the tool's JSON"
@@ -145,7 +145,7 @@ def _zone(name: str | None) -> dt.tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InputError(f"--timezone {name}: no such time zone; say one such as Europe/Berlin, or UTC") from error
+        raise InputError(f"--timezone {name}: no such time zone; give one such as Europe/Berlin, or UTC") from error
 
 
 class _Local(dt.tzinfo):

@@ -103,7 +103,7 @@ def _host(session: Session, results: ForeignResults, name: str | None) -> models
     machine = results.machine
     # No machine that interlace itself ran on has such an identity: imported results are never taken for its own.
     identity = sha256_of(["imported", name or UNKNOWN, machine.chip, machine.cpu_count, machine.memory_bytes])
-    missing = {"host": "another tool's results: not told"} if name is None else {}
+    missing = {"host": "another tool's results: not stated"} if name is None else {}
     row = models.Host(
         id=models.new_id(),
         name=name or UNKNOWN,
@@ -201,7 +201,7 @@ def _trial(
         error_message=trial.error,
         **_thermal(trial),
         power_source=trial.power_source,
-        power_reason=None if trial.power_source else "not told by the file",
+        power_reason=None if trial.power_source else "not in the file",
         generations=[_generation(trial.generation, started_at, flags, results, _id(source, "generation", number))],
     )
 
@@ -210,7 +210,7 @@ def _thermal(trial: ForeignTrial) -> Mapping[str, Any]:
     """The thermal columns. Only the lowest level has a number that means the same everywhere."""
     if trial.thermal == "nominal":
         return {"thermal_before": 0}
-    return {"thermal_reason": f"the file says {trial.thermal}" if trial.thermal else "not told by the file"}
+    return {"thermal_reason": f"the file states {trial.thermal}" if trial.thermal else "not in the file"}
 
 
 def _generation(

@@ -82,7 +82,7 @@ def _tell_of_failures(name: str, result: Mapping[str, Any], tally: Tally) -> Non
     errors = sum(1 for error in result.get("errors") or [] if error)
     failed = max(_whole(result.get("failed")), errors)
     left_out = max(0, sent - completed - failed)
-    counts = [("failed", failed), ("were sent and never told of", left_out)]
+    counts = [("failed", failed), ("were sent, but have no result", left_out)]
     for note in told_of(name, counts, max(sent, completed + failed)):
         tally.say(note)
 
@@ -189,7 +189,7 @@ def _summary(name: str, result: Mapping[str, Any], start: dt.datetime | None, ta
     completed, prompt_tokens = tally.count(result, "completed"), tally.count(result, "total_input_tokens")
     tokens = _tokens_each(result)
     if _contradicted(result, completed):
-        tally.say(f"{name}: its rate of requests does not follow from those completed: no count a request was taken")
+        tally.say(f"{name}: its rate of requests does not follow from those completed: no count per request was taken")
         prompt_tokens, tokens = None, None
     unit_s = _unit_s(result, tokens, tally)
 

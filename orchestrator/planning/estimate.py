@@ -69,7 +69,7 @@ CPU = Machine(
     read_bytes_per_s=5e8,
     float_bytes_per_s=5e9,
     prefill_over_decode=1.6,
-    words="a CPU that gets through 0.5 GB of quantised weights a second, or 5 GB of others",
+    words="a CPU that reads 0.5 GB of quantised weights per second, or 5 GB of others",
 )
 
 # A fake clock: only starting processes and storing rows take time.
@@ -171,4 +171,4 @@ def _assumption(rates: Iterable[Rates], machine: Machine) -> str:
     if all(measured):
         return "by rates measured on this machine"
     guessed = f"assuming {machine.words}"
-    return guessed if not any(measured) else f"by rates measured on this machine and, where there are none, {guessed}"
+    return guessed if not any(measured) else f"by rates measured on this machine; for arms without any, {guessed}"

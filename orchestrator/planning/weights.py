@@ -120,7 +120,7 @@ def memory_line(memory: MemoryPlan) -> str:
     if not memory.arms:
         return "simulated arms hold no model"
     if all(arm.attached for arm in memory.arms):
-        return "servers that run already hold the models"
+        return "servers that are already running hold the models"
     known = [arm for arm in memory.arms if arm.weights_bytes is not None]
     total = gb(memory.total_bytes) if memory.total_bytes is not None else f"at least {gb(memory.known_bytes)}"
     line = f"all arms together {total if known else 'unknown'} of {gb(memory.budget_bytes)} that a run may count on"

@@ -23,7 +23,7 @@ def next_time(text: str, *, now: dt.datetime, zone: dt.tzinfo | None = None) -> 
     """
     found = _FORM.fullmatch(text.strip().lower())
     if found is None or (found[1] and found[4]):
-        raise InputError(f"--until {text}: no time of day; write 07:00, or 07:00 tomorrow")
+        raise InputError(f"--until {text}: is not a time of day; write 07:00, or 07:00 tomorrow")
     hour, minute = int(found[2]), int(found[3] or 0)
     if hour > 23 or minute > 59:
         raise InputError(f"--until {text}: hours go to 23 and minutes to 59; write 07:00, or 07:00 tomorrow")

@@ -94,7 +94,7 @@ def _lock(fd: int, path: Path) -> None:
     except BlockingIOError as error:
         who = _read(path) or "another process"
         raise HeldError(
-            f"this machine is measuring: {who}; wait for it, or let yours wait: interlace queue add ..."
+            f"this machine is measuring: {who}; wait for it, or queue your run: interlace queue add ..."
         ) from error
     except OSError as error:
         raise RefusedError(

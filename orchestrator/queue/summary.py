@@ -65,12 +65,12 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield f"Look: `interlace audit {run.run_id}`, `interlace report {run.run_id} -o FILE.html`"
     yield ""
     yield f"Database: {in_markdown(summary.database)}."
-    yield "What waits: `interlace queue list`; the next `interlace work` goes on."
+    yield "Waiting runs: `interlace queue list`; the next `interlace work` continues with them."
     if failed := [f"`interlace resume {run.run_id}`" for run in summary.runs if run.state == "failed"]:
-        yield f"What failed waits no longer; once it is mended: {', '.join(failed)}."
+        yield f"Failed runs left the queue. Once the cause is removed: {', '.join(failed)}."
 
 
-_STATES = {"done": "done", "failed": "failed", "waiting": "not finished, goes on in its place"}
+_STATES = {"done": "done", "failed": "failed", "waiting": "not finished, keeps its place"}
 
 
 def _local(moment: dt.datetime) -> str:

@@ -29,9 +29,9 @@ LEAST_FOR_CURVE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """One trial, or what many of them come to where they are too many to draw."""
+    """One trial, or the summary of several if there are too many to draw."""
 
-    at: float  # minutes of running, or the trial's number
+    at: float  # minutes of run time, or the trial's number
     label: str  # arm's name, or A/A
     kind: str  # measured | bracket
     state: str  # used | excluded | invalid | interrupted
@@ -67,7 +67,7 @@ def course_of(trials: pd.DataFrame, *, control: str, metric: str, by_time: bool 
 
     Args:
         trials: rows of the view `trial_flat`, in time order.
-        by_time: place trials by the clock; False where the clock tells nothing, as in a simulation.
+        by_time: place trials by the clock; False if the clock has no meaning, as in a simulation.
     """
     rows = _newest_attempts(trials[trials["kind"].isin(["measured", "bracket"])])
     if rows.empty:
@@ -93,7 +93,7 @@ def course_of(trials: pd.DataFrame, *, control: str, metric: str, by_time: bool 
 
 
 def thinned(course: Course, limit: int) -> Course:
-    """At most about `limit` spots: neighbours in time of one arm become their median, drawn with their quartiles.
+    """Reduce to about `limit` spots: neighbours in time of one arm become their median, drawn with their quartiles.
 
     Trials that do not count and the control runs stay single: there are few, and each says something.
     """

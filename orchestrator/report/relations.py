@@ -17,7 +17,7 @@ _VERSIONS = (("mlx", "mlx_version"), ("mlx-lm", "mlx_lm_version"), ("engine", "e
 
 
 def build_comparison(found: RunComparison, runs: Sequence[str]) -> Document:
-    """Treatments of two runs, each relative to the control that both runs held."""
+    """Print the treatments of two runs, each relative to the control that both runs share."""
     grid = Grid(
         columns=("run A", "run B", "prompts", "A over B", "interval", ""),
         rows=tuple(_relation(one) for one in found.relations),
@@ -54,10 +54,10 @@ def _evening_lines(found: RunComparison) -> Iterator[str]:
     """Return what is known of the difference between evenings, and how to learn it."""
     if found.evenings is not None:
         size = found.evenings.half_width(ALPHA)
-        yield f"between evenings one effect differs by up to {size:.1%} on this machine: the intervals are no narrower"
+        yield f"one effect differs between evenings by up to {size:.1%} on this machine: the intervals include it"
     elif any(one.says == "these evenings differed" for one in found.relations):
         yield (
-            "how much one effect differs between evenings is not known: measure both arms in one run, or one of the"
+            "the variation of an effect between evenings is unknown: measure both arms in one run, or one of the"
             " pairs in three more runs"
         )
 
@@ -148,7 +148,7 @@ def history_values(series: Sequence[Series], explanations: Sequence[DriftExplana
 
 
 def bars(values: Iterable[float]) -> str:
-    """A line of bars, lowest to highest."""
+    """Draw a line of bars, scaled from the lowest to the highest value."""
     known = list(values)
     low, high = min(known), max(known)
     span = (high - low) or 1.0

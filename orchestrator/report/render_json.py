@@ -11,7 +11,7 @@ from orchestrator.report.warnings import warnings
 
 
 def render_json(values: Mapping[str, Any]) -> str:
-    """One object; numbers that are not finite are null."""
+    """Return one JSON object; numbers that are not finite are null."""
     return json.dumps(bounded(dict(values)), indent=1, allow_nan=False) + "\n"
 
 

@@ -57,7 +57,7 @@ class Axis:
 def interval(
     ratio: float, low: float | None, high: float | None, *, axis: Axis, floor: tuple[float, float] | None = None
 ) -> str:
-    """Draw `░│░ ├──●──┤`: 1 as a line, the A/A floor as a shade, an interval; an open end reaches the axis's end."""
+    """Draw `░│░ ├──●──┤`: 1 as a line, the A/A floor as a shade, an interval; an open end fills the axis."""
     line = [" "] * axis.width
     if floor is not None:
         _fill(line, axis.place(floor[0]), axis.place(floor[1]), "░")
@@ -141,7 +141,7 @@ def round_strokes(lines: Sequence[SpeedByRound], width: int) -> tuple[Stroke, ..
         return ()
     room = min(max(len(line.label) for line in lines), NAME_WIDTH)
     width = max(width, LEAST_WIDTH) - room - SPREAD_WIDTH
-    title = "speed by round, each arm against its own median; what all share is the machine"
+    title = "speed by round, each arm against its own median; a change shared by all arms is the machine's"
     strokes = [Stroke(text=title, tone="muted")]
     for line in lines:
         known = [value for value in line.values if value is not None]

@@ -17,7 +17,7 @@ TOLD_AS_TIMES = 2.0  # from this factor on written as "times as fast" instead of
 
 _CLAUSES = {
     "no_difference": ("{} makes no difference that matters", "{} make no difference that matters"),
-    "could_be_drift": ("what {} shows could be drift", "what {} show could be drift"),
+    "could_be_drift": ("{} shows a difference that could be drift", "{} show differences that could be drift"),
     "not_engaged": ("{} gave no proof that its mechanism ran", "{} gave no proof that their mechanisms ran"),
     "confounded": ("{} cannot be compared: something else differed too",) * 2,
     "underpowered": ("{} has too few complete rounds to tell", "{} have too few complete rounds to tell"),
@@ -44,7 +44,7 @@ def verdict_sentence(material: Material) -> str:
         return material.findings.recommendation.sentence
     control = in_a_headline(material.result.control)
     if len(found) > TOLD_ONE_BY_ONE:
-        return f"Of {len(found)} arms held against {control}, {listed(list(_counts(found, _because(material))))}."
+        return f"Of {len(found)} arms compared with {control}, {listed(list(_counts(found, _because(material))))}."
     return f"Against {control}, {listed(clauses(found, _because(material)))}."
 
 
@@ -153,10 +153,10 @@ def _unrandomised(material: Material) -> str:
     """State the largest difference and that it proves nothing; each arm's line has the drift that would explain it."""
     found = [one for one in material.overall if one.ratio is not None]
     if not found:
-        return "The order was not drawn at random, so nothing here can be told from drift."
+        return "The order was not drawn at random, so nothing here can be distinguished from drift."
     one = max(found, key=lambda each: abs(math.log(each.ratio or 1.0)))
     pair = f"{in_a_headline(one.treatment)} and {in_a_headline(one.control)}"
-    return f"The order was not drawn at random: the {times(one.ratio)} between {pair} cannot be told from drift."
+    return f"The order was not drawn at random: the {times(one.ratio)} between {pair} may be drift."
 
 
 def sentence(one: Comparison) -> str:
@@ -171,5 +171,5 @@ def sentence(one: Comparison) -> str:
     if one.verdict == "no_difference":
         return f"{pair} make no difference that matters"
     if one.verdict == "could_be_drift":
-        return f"{pair}: what was seen may be the machine, not the setting"
+        return f"{pair}: the difference may come from the machine, not from the setting"
     return f"{pair}: {'; '.join(reason.text for reason in one.reasons[:2])}"

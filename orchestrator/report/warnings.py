@@ -18,7 +18,7 @@ def warnings(material: Material) -> tuple[Said, ...]:
         *(
             (
                 "Caches unknown",
-                f"{name} states no cached tokens, and the run repeats its prompts; times to the first token may be"
+                f"{name} reports no cached tokens, and the run repeats its prompts; times to the first token may be"
                 " those of a warm cache (start the server without one to be sure).",
             )
             for name in material.caches_unknown
@@ -39,8 +39,8 @@ def _of_the_order(material: Material) -> Iterator[Said]:
         source = "" if run.source_name is None else f" in {run.source_name}"
         yield (
             "Not randomised",
-            f"Results of {run.origin}{source}: their order was not drawn at random, so no test can tell an effect from"
-            " drift. Verdicts need a run of interlace itself.",
+            f"Results of {run.origin}{source}: their order was not drawn at random, so no test can distinguish an"
+            " effect from drift. Verdicts need a run of interlace itself.",
         )
         for line in (run.note or "").splitlines():
             if line.startswith(LEFT_OUT):
@@ -54,6 +54,6 @@ def _of_the_end(material: Material) -> Iterator[Said]:
         why = f" ({run.note})" if run.note else ""
         yield (
             "Unfinished",
-            f"The run is {run.status}{why}: {done} of {counted(run.rounds, 'planned round')} complete. What follows is"
-            " what is stored so far.",
+            f"The run is {run.status}{why}: {done} of {counted(run.rounds, 'planned round')} complete. This"
+            " report covers the trials stored so far.",
         )

@@ -157,12 +157,12 @@ class Crew:
         if self.unreturned_bytes:
             missing = f"{self.unreturned_bytes / 1e9:.2f} of the {uncompressed / 1e9:.2f} GB that it held"
             self.note(
-                f"{', '.join(reports)}: ended, but {missing} are not available again; the next arm loads beside them"
+                f"{', '.join(reports)}: ended, but {missing} are not available again; the next arm has that much less"
             )
 
     def memory_reading(self) -> Reading:
         """Return a telemetry reading of the memory that an ended swapped arm has not returned."""
-        reason = "no arm was ended to make room yet" if self.unreturned_bytes is None else None
+        reason = "no arm has been swapped out yet" if self.unreturned_bytes is None else None
         source = "available memory before and after a swapped arm's end"
         value = None if self.unreturned_bytes is None else float(self.unreturned_bytes)
         return Reading(field="unreturned_bytes", value=value, source=source, reason=reason)
@@ -178,9 +178,9 @@ class Crew:
         report = member.process.stop(self.deadlines.teardown_s)
         self.survivors |= set(report.survivors)
         if report.survivors:
-            self.note(f"{arm}: processes {report.survivors} survive SIGKILL; what they hold stays taken")
+            self.note(f"{arm}: processes {report.survivors} survive SIGKILL; their memory stays occupied")
         elif report.open_ports:
-            self.note(f"{arm}: ended, and yet somebody answers on ports {report.open_ports} of its servers")
+            self.note(f"{arm}: ended, but there still is an answer on ports {report.open_ports} of its servers")
         elif (words := self._hang(report)) is not None:
             self.note(f"{arm}: {words}")
         elif report.signals and not _ended_in_a_request(report):

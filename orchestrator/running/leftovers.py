@@ -42,9 +42,7 @@ def clear_leftovers(journal: Path, gate: Gate, say: Callable[[str], None], *, gr
     for note in found.notes:
         say(note)
     if survivors := _end(found, journal, say, grace_s=grace_s):
-        raise RefusedError(
-            f"{describe_orphan(survivors[0])} survives SIGKILL: restart the machine, for its memory stays taken"
-        )
+        raise RefusedError(f"{describe_orphan(survivors[0])} survives SIGKILL: restart the machine to free its memory")
     for suspect in found.suspects:
         if gate.orphans == "block":
             raise RefusedError(

@@ -51,9 +51,7 @@ def probe_run(plan: Plan, recorder: Recorder, crew: Crew) -> None:
     store_bandwidth(recorder, crew.note, measure=measured_bytes_per_s)
     answers = Answer.read(StoredRun(database=recorder.database, run_id=recorder.run_id, plan=plan).answers)
     most_s = budget_s(plan, trials_s=_trials_s(recorder))
-    crew.note(
-        f"the rounds are over: the models are asked where answers part and what passes take, {most_s:.0f} s at most"
-    )
+    crew.note(f"the rounds are over: probes of diverging answers and of passes' times follow, {most_s:.0f} s at most")
     Prober(
         plan=plan,
         recorder=recorder,
@@ -135,23 +133,24 @@ class Prober:
                 max_tokens=telling.max_tokens,
                 budget_s=self._left_s - kept_s,
             )
-            late = "the probes' time for it was over"
+            late = "the probes' time was used up"
             answer = self._probe(telling.arm, request) if request.budget_s > 0 else late
             if isinstance(answer, Retold) and answer.text == telling.text:
                 told[telling.place] = answer
             elif isinstance(answer, Retold):
-                why[telling.arm] = "asked again, it wrote another answer"
+                why[telling.arm] = "a repeated request gave another answer"
             else:
                 why[telling.arm] = answer if isinstance(answer, str) else f"unexpected {answer.kind}"
         for arm, reason in why.items():
-            self.crew.note(f"{arm}: where its answers part from the control's is known by their bytes only: {reason}")
+            self.crew.note(f"{arm}: its divergences from the control are known by their bytes only: {reason}")
         return told
 
     def _ask(self, question: Question, asked: str, servers_apart: float | None) -> Finding:
         if question.reason_against is not None:
             return Finding(verdict="unknown", reason=question.reason_against)
         if self._left_s <= 0:
-            return Finding(verdict="unknown", reason=f"the probes' {self.budget_s:.3g} s were over before it was asked")
+            reason = f"the probes' {self.budget_s:.3g} s were used up before this question"
+            return Finding(verdict="unknown", reason=reason)
         assert question.control_token is not None
         assert question.arm_token is not None
         request = ScoreTokens(

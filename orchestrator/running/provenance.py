@@ -124,8 +124,8 @@ def _row(database: Database, run_id: str) -> models.Run:
 def _refuse_foreign(run: models.Run) -> None:
     if run.origin != OWN:
         raise NotOursError(
-            f"run {run.id}: results of {shown_line(run.origin)}, imported; nothing of it can be run:"
-            " see `interlace run`"
+            f"run {run.id}: results of {shown_line(run.origin)}, imported; they cannot be executed:"
+            " plan a run of your own with `interlace run`"
         )
 
 

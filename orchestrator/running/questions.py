@@ -171,7 +171,7 @@ def _question(
         token_ids=control.token_ids[:place],
         widths=widths,
         passes_s=plain_s * (1 + len(widths)),
-        reason_against="one answer ends where the other goes on: there is nothing to weigh" if ends else None,
+        reason_against="one answer ends where the other continues: no two tokens to compare" if ends else None,
     )
 
 
@@ -219,7 +219,7 @@ def judge(scored: Scored, *, servers_apart: float | None = None) -> Finding:
     }
     lead = f"the control's token leads by {gap:.3g} nats"
     if rounding is None:
-        return Finding(verdict="unknown", reason=f"{lead}; how far rounding moves them could not be seen", **told)
+        return Finding(verdict="unknown", reason=f"{lead}; the effect of rounding could not be measured", **told)
     widths = ", ".join(str(change.width) for change in scored.changes)
     moved = f"passes of {widths} tokens move log-probabilities here by up to {rounding:.2g}"
     if not scored.changes:
@@ -229,7 +229,7 @@ def judge(scored: Scored, *, servers_apart: float | None = None) -> Finding:
         reason = f"the control's own token is not the likeliest when computed again, by {missed:.3g} nats; {moved}"
         return Finding(verdict="unknown", reason=reason, **told)
     if abs(gap) <= 2 * rounding:
-        return Finding(verdict="near_tie", reason=f"{lead}, and {moved}: twice that may turn the choice", **told)
+        return Finding(verdict="near_tie", reason=f"{lead}, and {moved}: twice that may change the choice", **told)
     return Finding(verdict="real", reason=f"{lead}, and {moved}: twice that is less than the lead", **told)
 
 

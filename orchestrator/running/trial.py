@@ -89,7 +89,7 @@ def _all(answers: Iterable[bool | None]) -> bool | None:
 KIND = "cached_prompt"
 _REMEDY = (
     "set engine.prefix_cache=false, or start an attached server without its prompt cache; "
-    "design.cached_share_max=null measures it all the same"
+    "set design.cached_share_max=null to accept it"
 )
 
 

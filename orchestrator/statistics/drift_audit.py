@@ -21,7 +21,7 @@ from orchestrator.statistics.observations import arm_summaries, arms_in_order, c
 from orchestrator.statistics.unrandomised import PLACED, UNTIMED, explain_by_drift, explain_by_order
 
 LENGTHS_APART = 0.05  # share by which the lengths of two arms' prompts or answers may differ
-NOT_DRAWN = "the order was not drawn at random: each difference stands beside the drift that would explain it"
+NOT_DRAWN = "the order was not drawn at random: each difference is shown with the drift that would explain it"
 _ASKED = ["prompt_id", "turn"]
 
 
@@ -165,7 +165,7 @@ def _explained(shared: pd.DataFrame, control: str) -> tuple[float, Reason]:
 
 def _times(shared: pd.DataFrame) -> Iterator[Reason]:
     if _flagged(shared, UNTIMED):
-        yield Reason(code="no_times", text="the trials have no times of their own: drift is told by the trial")
+        yield Reason(code="no_times", text="the trials have no times of their own: drift is given per trial")
     elif _flagged(shared, PLACED):
         text = "the trials have no times of their own: they were placed one after the other, pauses left out"
         yield Reason(code="times_placed", text=text)

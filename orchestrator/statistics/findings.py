@@ -139,7 +139,7 @@ def _sentence(one: Comparison) -> str:
     if one.ratio is None or one.ci_low is None or one.ci_high is None or one.verdict in ("not_engaged", "confounded"):
         return f"{head}; {'; '.join(reason.text for reason in one.reasons[:2])}."
     if (varies := one.varies) is not None:
-        return f"{one.treatment} against {one.control}: {varies.text}; on the average {words}{_led(one)}."
+        return f"{one.treatment} against {one.control}: {varies.text}; on average {words}{_led(one)}."
     figure = f"{one.ratio:.3f}x ({one.ci_low:.3f} to {one.ci_high:.3f}) in {one.rounds} rounds"
     return f"{head}{_led(one)}, {figure}."
 

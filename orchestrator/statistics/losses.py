@@ -215,8 +215,8 @@ def _by_arm(trials: Trials, arms: Sequence[str]) -> Reason:
         lost = int((trials.by_rule & own).sum())
         counts.append(f"{arm} {lost} of {int(own.sum())}" + (f" (p = {p:.3f})" if lost else ""))
     text = (
-        f"left out by rules, with their rounds, in all attempts: {', '.join(counts)};"
-        " p: of as many if each arm were as likely"
+        f"excluded by rules with their rounds, in all attempts: {', '.join(counts)};"
+        " p: chance of as many if all arms were equally likely"
     )
     return Reason(code="losses_by_arm", text=text)
 
@@ -229,7 +229,7 @@ def _by_place(trials: Trials) -> Iterator[Reason]:
     if p <= LIMIT_LEVEL:
         own = trials.positions == place
         text = (
-            f"{int((trials.by_rule & own).sum())} of {int(trials.by_rule.sum())} trials that rules left out ran in"
-            f" place {place + 1} of their round (p = {p:.3f} if each place were as likely)"
+            f"{int((trials.by_rule & own).sum())} of {int(trials.by_rule.sum())} trials excluded by rules ran in"
+            f" place {place + 1} of their round (p = {p:.3f} if all places were equally likely)"
         )
         yield Reason(code="losses_by_place", text=text)

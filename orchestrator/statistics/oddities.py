@@ -18,7 +18,7 @@ _WORDS = {
     "fewer_tokens_than_words": "fewer completion tokens than words",
     "fewer_tokens_than_chunks": "fewer completion tokens than chunks of text",
     "completion_tokens_differ": "the model's tokenizer counts other completion tokens than the server",
-    "tokens_unverified": "only the server says how many tokens it wrote (set engine.tokenizer)",
+    "tokens_unverified": "only the server counts the tokens that it wrote (set engine.tokenizer)",
     "prompt_tokens_unlikely": "prompt tokens that hardly fit the prompt's text",
     "counts_disagree": "two counts of the server contradict each other",
     "accepted_beyond_the_end": "more accepted tokens than the answer has",
@@ -27,7 +27,7 @@ _WORDS = {
 
 
 def oddities(measured: pd.DataFrame, arm: str) -> tuple[Reason, ...]:
-    """One reason for each flag that concerns the arm's figures, with how many of its generations have it."""
+    """Return one reason per flag that concerns the arm's figures, with the number of its generations that have it."""
     own = [_flags(value) for value in measured.loc[measured["label"] == arm, "flags"]]
     return tuple(_reasons(own, arm))
 

@@ -60,7 +60,7 @@ def unknown_inter_tokens(measured: pd.DataFrame, arm: str) -> Reason | None:
 
 
 def _plain_difference(used: ScopeTrials, treatment: str, control: str) -> float:
-    """The mean over the rounds that hold both, drift not taken out: most pairs need no more; 0 where there is none."""
+    """Return the mean over the rounds that hold both, without removing drift (rarely needed); 0 without rounds."""
     sides: list[tuple[Floats, Floats]] = []
     for label in (treatment, control):
         own = used.labels == label

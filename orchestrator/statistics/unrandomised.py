@@ -51,7 +51,7 @@ class OrderExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """On the log scale, a step of the unit."""
+    """One treatment's difference and drifts, on the log scale, per step of the unit."""
 
     treatment: str
     effect: float
@@ -81,7 +81,7 @@ def explain_by_drift(runs: pd.DataFrame, *, control: str) -> tuple[DriftExplanat
             hours_apart=one.apart,
             explaining_drift_per_hour=_relative(one.needed),
             seen_drift_per_hour=_relative(one.seen),
-            text=_text(one, control, "an hour", "ran at the same time on the average"),
+            text=_text(one, control, "an hour", "ran at the same time on average"),
         )
         for one in _explained(runs, hours, control)
     )
@@ -102,7 +102,7 @@ def explain_by_order(trials: pd.DataFrame, *, control: str) -> tuple[OrderExplan
             trials_apart=one.apart,
             explaining_drift_per_trial=_relative(one.needed),
             seen_drift_per_trial=_relative(one.seen),
-            text=_text(one, control, "a trial", "were equally early on the average"),
+            text=_text(one, control, "a trial", "were equally early on average"),
         )
         for one in _explained(trials, trials["sequence"].to_numpy(dtype=np.float64), control)
     )

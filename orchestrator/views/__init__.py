@@ -1,1 +1,1 @@
-"""What people see on the terminal, in 80 columns. Formatting only."""
+"""The live screens of the terminal, in 80 columns. Formatting only."""

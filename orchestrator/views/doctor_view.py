@@ -17,14 +17,14 @@ from workers.machine.sleep_inhibitor import Awake
 from workers.machine.telemetry import Reading
 
 _FIELDS_WIDTH = 24
-_NEURAL_KERNELS = 26  # the macOS from which on mlx-metal has a build with them
-# What `ps` prints for a program that nobody slowed down; macOS only, for Linux prints a niceness.
+_NEURAL_KERNELS = 26  # the first macOS for which mlx-metal has a build with them
+# The priorities that `ps` prints for a normal and a background program; macOS only, because Linux prints a niceness.
 _NORMAL_PRIORITY, _BACKGROUND_PRIORITY = 31, 4
 _UNITS = {"_mhz": " MHz", "_c": " °C", "_w": " W", "_rpm": " rpm", "_ms": " ms", "_mj": " mJ", "_percent": " %"}
 
 
 def print_diagnosis(found: Diagnosis, out: Console) -> None:
-    """All of it, what stands in the way last."""
+    """Print the whole diagnosis, obstacles last."""
     _print_machine(found, out)
     _print_versions(found, out)
     _print_readings(found, out)
@@ -86,7 +86,7 @@ def _python(found: Interpreter) -> str:
 
 
 def _old_build(os: str, build: str | None) -> str | None:
-    """A build of MLX's Metal kernels for an older macOS than this one, from the first that has kernels of its own."""
+    """Report a build of MLX's Metal kernels for an older macOS, if this macOS has kernels of its own."""
     here, made_for = re.match(r"macOS (\d+)", os), re.search(r"macosx_(\d+)_", build or "")
     if here is None or made_for is None or int(here[1]) < _NEURAL_KERNELS or int(made_for[1]) >= _NEURAL_KERNELS:
         return None
@@ -97,7 +97,7 @@ def _old_build(os: str, build: str | None) -> str | None:
 
 
 def _print_readings(found: Diagnosis, out: Console) -> None:
-    """What is read, then what is not: fields that lack the same thing together."""
+    """Print the readings, then the unreadable fields, grouped by reason."""
     out.print()
     shown = table("reading", "now", "source", right=["now"])
     missing: dict[str, list[str]] = {}
@@ -116,14 +116,14 @@ def _print_readings(found: Diagnosis, out: Console) -> None:
     out.print()
     absent = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     absent.add_column("not readable here", max_width=_FIELDS_WIDTH)
-    absent.add_column("why → what would bring it", overflow="fold")
+    absent.add_column("reason → remedy", overflow="fold")
     for words, fields in missing.items():
         absent.add_row(", ".join(fields), words)
     out.print(absent)
 
 
 def _print_gate(found: Diagnosis, out: Console) -> None:
-    """What would hold a trial up now. What cannot be read passes, with the reason."""
+    """Print the conditions that would delay a trial now. An unreadable condition passes, with the reason."""
     out.print()
     shown = table("gate", "now", "")
     for finding in found.gate:
@@ -135,7 +135,7 @@ def _print_gate(found: Diagnosis, out: Console) -> None:
 
 
 def _low_priority(readings: Sequence[Reading]) -> str | None:
-    """What a priority below the usual one does, and the remedy."""
+    """Describe the effect of a low priority, and the remedy."""
     value = next((each.value for each in readings if (each.field, each.source) == ("priority", "ps")), None)
     if value is None or value >= _NORMAL_PRIORITY:
         return None
@@ -170,7 +170,7 @@ def _value(reading: Reading) -> str:
 
 
 def _number(field: str, value: float) -> str:
-    """With the unit that the field's name ends in."""
+    """Format a number with the unit in the field's name."""
     if field.endswith("_bytes"):
         return _size(int(value))
     if field.endswith("_us"):

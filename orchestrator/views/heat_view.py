@@ -1,4 +1,4 @@
-"""What heat does to a design, and the cooldown that mends it, on the terminal."""
+"""The effect of heat on a design, and the cooldown that removes it, on the terminal."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def print_cooldowns(found: Sequence["HeatJudgement"], *, plan: Plan, decay: float, runs: int, out: Console) -> None:
-    """A line for each cooldown, and the shortest that is enough."""
+    """Print a line for each cooldown, and the shortest that is enough."""
     design, last = plan.design, found[-1]
     out.print(Text(f"{design.rounds} rounds in {design.order} order, {runs} simulated runs per cooldown"))
-    out.print(Text("SIMULATED: what the design would do, nothing was measured", style="bold red"))
+    out.print(Text("SIMULATED: properties of the design, nothing was measured", style="bold red"))
     made = table(
         "cooldown", "bias", "wrong", "flagged", "supported", right=("cooldown", "bias", "wrong", "flagged", "supported")
     )
@@ -33,7 +33,7 @@ def print_cooldowns(found: Sequence["HeatJudgement"], *, plan: Plan, decay: floa
     out.print(
         Text(
             f"{last.treatment} has no effect of its own; heat decays by {decay:g} per trial. bias: of its ratio;"
-            " wrong: the interval leaves 1 out; flagged: the audit finds the heat; supported: the audit is fooled"
+            " wrong: the interval excludes 1; flagged: the audit finds the heat; supported: the audit is misled"
         )
     )
     if last.is_enough(alpha=design.alpha, margin=design.margin, runs=runs):

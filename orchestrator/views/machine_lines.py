@@ -1,4 +1,4 @@
-"""What a plan means on this machine: its memory, and how long it takes. For the terminal."""
+"""A plan's memory and duration on this machine, for the terminal."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def machine_lines(plan: Plan, schedule: Sequence[ScheduledTrial], *, url: str) -> list[tuple[str, str]]:
-    """Memory, duration and the smallest effect that can be found, each in one line.
+    """Return memory, duration and the smallest effect that can be found, each in one line.
 
     Args:
-        url: the database, for rates that were measured before; it need not be there.
+        url: the database, for rates that were measured before; it need not exist.
     """
     memory = plan_of(plan.arms, plan.prompts)
     duration = forecast(plan, schedule, measured=known_rates(plan, url))
@@ -45,7 +45,7 @@ def _detects(plan: Plan, url: str) -> str:
 
 
 def noise_here(url: str | None) -> "Noise | None":
-    """This host's noise and drift, as its last run showed them."""
+    """Return this host's noise and drift from its last run."""
     from db.session import database_url
     from workers.machine.host import read_host
 

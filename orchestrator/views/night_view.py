@@ -16,7 +16,7 @@ STATES = {"done": "done", "failed": "failed", "waiting": "not finished, keeps it
 
 
 class NightTeller:
-    """Says how the night goes; quiet: only how each run ended."""
+    """Prints the events of a night; if quiet, only the end of each run."""
 
     def __init__(self, out: Console, *, quiet: bool) -> None:
         self._out, self._quiet = out, quiet

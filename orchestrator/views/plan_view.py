@@ -1,4 +1,4 @@
-"""A plan on the terminal: what would run, in which order, and what it could and could not show."""
+"""A plan on the terminal: the trials in their order, and what they could and could not show."""
 
 import string
 from collections import Counter
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ARMS_SHOWN = 40
 ROUNDS_SHOWN = 4
-PLACES_SHOWN = 12  # of a round
+PLACES_SHOWN = 12  # per round
 
 
 def print_plan(
@@ -44,10 +44,10 @@ def print_plan(
 
 
 def print_judgements(found: Sequence["DesignJudgement"], *, plan: Plan, effect: float, runs: int, out: Console) -> None:
-    """A design on simulated machines, one line a drift profile."""
+    """Print a design's results on simulated machines, one line per drift profile."""
     entries = len(plan.arms) + plan.design.aa
-    out.print(Text(f"{plan.design.rounds} rounds of {entries} entries, {runs} simulated runs a cell"))
-    out.print(Text("SIMULATED: what the design would do, nothing was measured", style="bold red"))
+    out.print(Text(f"{plan.design.rounds} rounds of {entries} entries, {runs} simulated runs per cell"))
+    out.print(Text("SIMULATED: properties of the design, nothing was measured", style="bold red"))
     made = table(
         "drift", "size", "errors", f"finds {effect:+.1%}", "covers", "interval", right=("size", "errors", "covers")
     )
@@ -62,17 +62,17 @@ def print_judgements(found: Sequence["DesignJudgement"], *, plan: Plan, effect: 
             width,
         )
     out.print(made)
-    out.print(f"errors: a difference found where there is none; should be at most {plan.design.alpha:.0%}")
+    out.print(f"errors: differences found although there are none; should be at most {plan.design.alpha:.0%}")
 
 
 def letters(plan: Plan) -> dict[str, str]:
-    """A short sign for each label of a round: A, B, ... for the arms, A' for the control's second entry."""
+    """Return a short sign for each label of a round: A, B, ... for the arms, A' for the control's second entry."""
     signs = {arm.name: _letter(index) for index, arm in enumerate(plan.arms)}
     return signs | {AA_LABEL: signs[plan.control] + "'"}
 
 
 def _letter(index: int) -> str:
-    """A .. Z, AA, AB, ... as spreadsheets count."""
+    """Return A .. Z, AA, AB, ... as spreadsheets do."""
     alphabet = string.ascii_uppercase
     text = ""
     index += 1
@@ -97,7 +97,7 @@ def _facts(plan: Plan, schedule: Sequence[ScheduledTrial], names: dict[str, str]
     design = plan.design
     what = "one prompt" if design.interleave_by == "prompt" else "the whole prompt set"
     twice = ", the control twice" if design.aa else ""
-    drawn = "in a random order" if design.order == "random" else "in the order of a Williams square dealt at random"
+    drawn = "in a random order" if design.order == "random" else "in the order of a randomised Williams square"
     yield "rounds", f"{design.rounds}, each {what}: every arm once {drawn}{twice}"
     yield "prompts", _prompts(plan)
     yield "trials", _trials(schedule)

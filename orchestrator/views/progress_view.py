@@ -16,13 +16,13 @@ from orchestrator.schedule import ScheduledTrial
 
 
 class ProgressObserver(Observer):
-    """Says what the run does: one live bar on a terminal, one line a round elsewhere."""
+    """Shows the progress of a run: one live bar on a terminal, one line per round elsewhere."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
-        self._started_s = time.monotonic()  # of the first trial, once there is one
+        self._started_s = time.monotonic()  # start of the first trial, once there is one
         self._done = self._total = 0
-        self._waited_for = ""  # the newest reason, for lines instead of a live countdown
+        self._waited_for = ""  # the newest reason, printed as lines if there is no live countdown
         self._bar = Progress(
             TextColumn("{task.description}", justify="left", markup=False),
             BarColumn(bar_width=16),
@@ -41,7 +41,7 @@ class ProgressObserver(Observer):
         self._bar.stop()
 
     def preflight(self, arm: str, problem: str | None) -> None:
-        """A problem's kind alone: the details come with what follows of it."""
+        """Show only a problem's kind: the details come with its consequence."""
         mark, words = ("✓", "ready") if problem is None else ("✗", problem.partition(":")[0])
         self._say(f"preflight  {mark} {arm}: {words}")
 
@@ -68,7 +68,7 @@ class ProgressObserver(Observer):
 
     def waiting(self, text: str) -> None:
         self._bar.update(self._task, note=text)
-        reason = re.sub(r"[\d.]+", "", text)  # its numbers change with every look
+        reason = re.sub(r"[\d.]+", "", text)  # its numbers change with every reading
         if not self._out.is_terminal and reason != self._waited_for:
             self._say(f"waiting  {text}")
         self._waited_for = reason
@@ -88,7 +88,7 @@ class ProgressObserver(Observer):
         self._say(f"note     {text}")
 
     def _say(self, line: str) -> None:
-        """One line, whatever a message holds: none may pass for another line of ours."""
+        """Print exactly one line: no message may imitate another line of interlace."""
         self._out.print(Text(shown_line(line)))
 
     def _eta(self) -> str:

@@ -1,4 +1,4 @@
-"""The stored queries, and what columns mean, on the terminal."""
+"""The stored queries and the meaning of columns, on the terminal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ _NAME_WIDTH = 18
 
 
 def print_queries(queries: "Sequence[StoredQuery]", *, own_folder: Path, out: Console) -> None:
-    """Print each query's name, question and parameters: the user's own first, then by what they belong to."""
+    """Print each query's name, question and parameters: the user's own first, then by subject."""
     own = [query for query in queries if query.own]
     if own:
         out.print(Text(f"yours, in {own_folder}", style="bold"), soft_wrap=True)

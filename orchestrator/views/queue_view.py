@@ -1,4 +1,4 @@
-"""The queue on the terminal: what waits, how long it takes, when it ends, and what its preflight found."""
+"""The queue on the terminal: the waiting runs, their durations and ends, and the results of their preflight."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SHORT_ID = 12  # characters of a run's id, from its end
 
 
 def print_queue(slots: Sequence[Slot], out: Console, *, now: dt.datetime, until: dt.datetime | None = None) -> None:
-    """What waits, in its order, each with its duration, and when all of it ends."""
+    """Print the waiting runs in order, each with its duration, and the end of the whole queue."""
     if not slots:
         out.print("nothing waits on this machine: add a run with `interlace queue add`")
         return
@@ -50,13 +50,13 @@ def _state(slot: Slot) -> str:
 
 
 def total_line(slots: Sequence[Slot], *, now: dt.datetime, until: dt.datetime | None = None) -> str:
-    """When the whole queue ends, and what is done by then. Pure."""
+    """State when the whole queue ends, and what is done by `until`. Pure."""
     count = "1 run" if len(slots) == 1 else f"{len(slots)} runs"
     known = [slot.waiting.duration.duration_s for slot in slots]
     seconds = sum(each for each in known if each is not None)
     ends_at = slots[-1].ends_at
     if ends_at is None:
-        line = f"{count}: how long is not known for all; the others take {about(seconds)}"
+        line = f"{count}: not all durations are known; the others take {about(seconds)}"
     else:
         line = f"{count}, {about(seconds)}: ends about {spoken(ends_at, now=now)}"
     if until is None:
@@ -64,11 +64,11 @@ def total_line(slots: Sequence[Slot], *, now: dt.datetime, until: dt.datetime | 
     if ends_at is not None and ends_at <= until:
         return f"{line}, before {spoken(until, now=now)}"
     whole = sum(slot.ends_at is not None and slot.ends_at <= until for slot in slots)
-    return f"{line}; stops at {spoken(until, now=now)} after the round under way, {whole} of {count} done by then"
+    return f"{line}; stops at {spoken(until, now=now)} after the current round, {whole} of {count} done by then"
 
 
 def print_checks(checks: "Sequence[Check]", out: Console) -> None:
-    """What the preflight found, in one table; nothing where all is well but a line."""
+    """Print the preflight's problems in one table, or one line if there are none."""
     if not checks:
         return
     failing = [check for check in checks if any(check.found.values())]
@@ -76,7 +76,7 @@ def print_checks(checks: "Sequence[Check]", out: Console) -> None:
     if not failing:
         out.print(Text(f"preflight  ✓ all {arms} arms of {len(checks)} runs load, answer and show their evidence"))
         return
-    made = table("run", "experiment", "arm", "what is wrong")
+    made = table("run", "experiment", "arm", "problem")
     for check in failing:
         for arm, problem in check.found.items():
             if problem is not None:

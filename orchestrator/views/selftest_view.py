@@ -12,7 +12,7 @@ _SIGNS = {AGREES: "✓", DISAGREES: "✗"}
 
 
 def print_report(report: Report, out: Console) -> None:
-    """The machine, each check, what was measured, and how many readings the parsers of today make of the answers."""
+    """Print the machine, each check, the measured values, and the number of readings that the parsers find."""
     facts = report.facts
     out.print(Text(visible(f"{facts['os']}, {facts['chip']}, Python {facts['python']} ({facts['machine']})")))
     for name, tag in facts["wheel_tags"].items():

@@ -12,10 +12,10 @@ WORDS = "working ..."
 
 
 class Spinner:
-    """Turns on a terminal until the command's first output, and leaves no trace. A context manager.
+    """A context manager: turns on a terminal until the command's first output, and leaves no trace.
 
     Args:
-        stream: where it turns; nothing is written to one that is no terminal.
+        stream: where it turns; nothing is written to a stream that is not a terminal.
     """
 
     def __init__(self, stream: TextIO, *, after_s: float = AFTER_S) -> None:
@@ -25,7 +25,7 @@ class Spinner:
         self._live: Live | None = None
         self._timer = threading.Timer(after_s, self._turn)
         self._timer.daemon = True
-        self.turns = threading.Event()  # set once it does
+        self.turns = threading.Event()  # set once it turns
 
     def __enter__(self) -> "Spinner":
         if self._stream.isatty():
@@ -36,7 +36,7 @@ class Spinner:
         self.end()
 
     def end(self) -> None:
-        """Stop turning, or do not begin. May be called again."""
+        """Stop turning, or never begin. May be called again."""
         if self._over:
             return
         self._over = True
@@ -61,7 +61,7 @@ class Spinner:
 
 
 class EndingStream:
-    """A text stream whose first write ends a spinner; in all else it is the stream."""
+    """A text stream whose first write ends a spinner; otherwise it behaves as the wrapped stream."""
 
     def __init__(self, stream: TextIO, spinner: Spinner) -> None:
         self._stream, self._spinner = stream, spinner

@@ -1,4 +1,4 @@
-"""Who measures, and the list of runs, on the terminal."""
+"""The measuring process and the list of runs, on the terminal."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ FAILED = "failed"
 
 
 def print_at(holder: Holder | None, running: Life | None, out: Console, *, now: dt.datetime) -> None:
-    """Who measures on this machine, and what it is at."""
+    """Print the measuring process of this machine and its current step."""
     if holder is not None:
         out.print(Text(f"this machine is measuring: {holder}"))
     if running is not None:
@@ -37,7 +37,7 @@ def print_problems(problems: Sequence[Problem], out: Console) -> None:
 
 
 def print_status(runs: Sequence[ListedRun], out: Console) -> None:
-    """Print the runs, newest first. A run whose process is gone is called what it is: interrupted."""
+    """Print the runs, newest first. A run whose process is gone is shown as interrupted."""
     if not runs:
         out.print("no runs yet: start one with `interlace run`, see `interlace run --help`")
         return
@@ -47,14 +47,14 @@ def print_status(runs: Sequence[ListedRun], out: Console) -> None:
         started = f"{run.created_at.astimezone():%Y-%m-%d %H:%M}"  # local, as all times here
         made.add_row(_short(run), Text(run.experiment), state, str(run.trials), started)
     out.print(made)
-    out.print("any unique part of a run's id names it; so does `last`")
+    out.print("name a run by any unique part of its id, or by `last`")
     if INTERRUPTED in states:
         _print_why(runs[states.index(INTERRUPTED)], out)
-        out.print("what was interrupted goes on with `interlace work`, or `interlace resume RUN`")
+        out.print("continue an interrupted run with `interlace work` or `interlace resume RUN`")
     if FAILED in states:
         failed = runs[states.index(FAILED)]
         _print_why(failed, out)
-        out.print(f"mend that, then go on with `interlace resume {_short(failed)}`")
+        out.print(f"remove the cause, then continue with `interlace resume {_short(failed)}`")
 
 
 def _short(run: ListedRun) -> str:
@@ -62,7 +62,7 @@ def _short(run: ListedRun) -> str:
 
 
 def _print_why(run: ListedRun, out: Console) -> None:
-    """What ended a run, where it could be stored."""
+    """Print what ended a run, if it could be stored."""
     if run.note is not None:
         out.print(Text(f"{_short(run)}: {run.note}"))
 

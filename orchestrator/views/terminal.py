@@ -15,14 +15,14 @@ from rich.text import Span, Text
 
 from db.escaping import shown
 
-WIDTH = 80  # what a table must fit when nobody says how wide the terminal is
+WIDTH = 80  # the width of tables if the terminal's width is unknown
 
 
 class _Terminal(Console):
-    """All text is data: no markup, and what a terminal would obey is made visible before lines are laid out.
+    """A console on which all text is data: no markup, and control characters are made visible before layout.
 
-    Styles are no text, so Rich's own codes stay. Bell, backspace, vertical tab, form feed and carriage return never
-    come this far in a `Text`: Rich leaves them out.
+    Styles are not text, so Rich's own codes stay. Bell, backspace, vertical tab, form feed and carriage return never
+    come this far in a `Text`: Rich removes them.
     """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -38,14 +38,14 @@ class _Terminal(Console):
         super().print(*objects, soft_wrap=soft_wrap, **settings)
 
     def on_broken_pipe(self) -> None:
-        """Whoever read it has had enough, as `head` has: what was asked for goes on unheard, a run above all."""
+        """Continue without output if the reader has closed the pipe, as `head` does: above all, a run goes on."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.file.fileno())  # what waits in its buffer goes there too
+        os.dup2(nowhere, self.file.fileno())  # the rest of its buffer goes there too
         os.close(nowhere)
 
 
 def _shown(text: Text) -> Text:
-    """The same text and styles; a style covers all of what stands for a character."""
+    """Return the text with control characters made visible; a style covers the whole replacement of a character."""
     letters = [shown(letter) for letter in text.plain]
     places = list(accumulate(map(len, letters), initial=0))
     made = text.blank_copy("".join(letters))
@@ -54,12 +54,12 @@ def _shown(text: Text) -> Text:
 
 
 def console() -> Console:
-    """Standard output, with colours when it is a terminal and NO_COLOR is not set."""
+    """Return standard output, with colours if it is a terminal and NO_COLOR is not set."""
     return _Terminal(highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """A plain table: a rule under the head, no frame."""
+    """Return a plain table: a rule under the head, no frame."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")

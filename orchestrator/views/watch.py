@@ -1,4 +1,4 @@
-"""Watching a run without disturbing it: at the lowest priority, one tiny read a second, and statistics once a round."""
+"""Watches a run without disturbing it: lowest priority, one small read per second, statistics once per round."""
 
 import datetime as dt
 import os
@@ -18,13 +18,13 @@ POLL_S = 1.0
 
 
 def live_run(database: Database) -> Life | None:
-    """The newest run whose process lives."""
+    """Return the newest run whose process lives."""
     return next((found for found in running(database) if is_alive(found)), None)
 
 
 @dataclass(slots=True)
 class Watch:
-    """What is known of one run; each look reads what may have changed, and no more."""
+    """The state of one run; each look reads only what may have changed."""
 
     database: Database
     run_id: str
@@ -34,7 +34,7 @@ class Watch:
     _round: object = None
 
     def look(self) -> Life:
-        """The run now. Its problems are read after each trial, its verdicts made after each round."""
+        """Return the run's present state. Problems are read after each trial, verdicts made after each round."""
         found = life(self.database, self.run_id)
         current = found.current or {}
         seen = current.get("sequence"), current.get("attempt"), current.get("state") == "after", found.status
@@ -47,15 +47,15 @@ class Watch:
         return found
 
     def _interim(self) -> str:
-        """In words, and not stored."""
-        from orchestrator.judging import judge  # pandas, which a look at the run does not need
+        """Return the interim verdicts as text; they are not stored."""
+        from orchestrator.judging import judge  # imports pandas, which a look at the run does not need
         from orchestrator.stored_run import StoredRun
 
         try:
             run = StoredRun.load(self.database, self.run_id)
             return judge(run.trials, run.plan).summary
         except (ValueError, ArithmeticError, LookupError):
-            return ""  # too little there yet
+            return ""  # too few trials so far
 
 
 def watch(
@@ -65,7 +65,7 @@ def watch(
     *,
     poll_s: float = POLL_S,
 ) -> None:
-    """Show the run until it ends or Ctrl-C; where no terminal is, once."""
+    """Show the run until it ends or Ctrl-C is pressed; without a terminal, once."""
     os.nice(LOWEST_PRIORITY)
     view = Watch(database, run_id)
     found = view.look()

@@ -1,4 +1,4 @@
-"""A run while it runs: what it is at, how long it still takes, what went wrong, and what it shows so far."""
+"""A run in progress: its current step, the time left, its problems, and its results so far."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ STATES = {
     "loading": "{label}: about to start",
     "gate": "{label}: waiting for {waiting}",
     "running": "{label}: running",
-    "after": "the rounds are done; what follows them",
+    "after": "the rounds are done; probes follow",
 }
 
 
 def watched(life: Life, problems: Sequence[Problem], verdicts: str, *, now: dt.datetime) -> RenderableType:
-    """The picture of one moment."""
+    """Render the state of one moment."""
     return Group(*(Text(line, style=style) for line, style in _lines(life, problems, verdicts, now)))
 
 
@@ -39,13 +39,13 @@ def _lines(life: Life, problems: Sequence[Problem], verdicts: str, now: dt.datet
         yield str(problem), "yellow"
     if verdicts:
         yield "", ""
-        yield f"so far, not the last word: {verdicts}", ""
+        yield f"interim, not final: {verdicts}", ""
 
 
 def at_line(life: Life, *, now: dt.datetime) -> str:
-    """What a run is at, in one line. Pure."""
+    """Describe a run's current step in one line. Pure."""
     current: dict[str, Any] = life.current or {}
-    words = STATES.get(str(current.get("state")), "at nothing yet")
+    words = STATES.get(str(current.get("state")), "not started yet")
     parts = [words.format(label=current.get("label"), waiting=current.get("waiting"))]
     if current.get("round") is not None:
         parts.append(f"round {current['round'] + 1} of {life.rounds}")
@@ -62,10 +62,10 @@ def at_line(life: Life, *, now: dt.datetime) -> str:
 
 
 def _silence(life: Life, now: dt.datetime) -> str | None:
-    """Of a process that lives and shows it no more: stopped, or stuck in the system."""
+    """Describe a process that lives but sends no more heartbeats: it is stopped, or stuck in a system call."""
     if life.heartbeat_at is None:
         return None
     silent_s = (now - life.heartbeat_at).total_seconds()
     if silent_s < SILENT_AFTER_S:
         return None
-    return f"process {life.runner_pid} has shown no sign of life for {about(silent_s)}"
+    return f"process {life.runner_pid} has sent no heartbeat for {about(silent_s)}"

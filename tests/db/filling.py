@@ -25,7 +25,7 @@ CLASSES = ("code", "prose")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """What a test needs to know of the database."""
+    """The facts about the database that a test needs."""
 
     first_run: str  # the earlier run: two arms, audited once
     last_run: str  # three arms, a failed trial, audited twice
@@ -76,7 +76,7 @@ class _Run:
 
 
 def _looked_at(session: Session, made: "_Run") -> None:
-    """What is not a trial: a place in the queue, a divergence, the time of a pass."""
+    """Add rows that are not trials: a place in the queue, a divergence, the time of a pass."""
     session.add(
         models.QueueEntry(
             run_id=made.run, position=1.5, added_at=START, state="done", checked_at=START, checked={"plain-8bit": None}

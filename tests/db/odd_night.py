@@ -17,7 +17,7 @@ SCRIPT = "<script>alert('model text')</script><img src=//elsewhere.example/x>"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OddNight:
-    """What a test needs to know of it."""
+    """The facts about it that a test needs."""
 
     run: str
 

@@ -31,7 +31,7 @@ class TrialState:
 
 @dataclass(frozen=True, kw_only=True)
 class RunState:
-    """What one database knows of a run."""
+    """A run's rows in one database."""
 
     number: int
     status: str = "done"

@@ -1,4 +1,4 @@
-"""What columns mean is written once, and leaves none out."""
+"""The meaning of every column is written exactly once."""
 
 import pytest
 import sqlalchemy as sa

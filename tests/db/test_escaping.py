@@ -1,4 +1,4 @@
-"""What others wrote is shown whole and does nothing."""
+"""Text from others is shown whole and has no effect on the page or the terminal."""
 
 import json
 import re

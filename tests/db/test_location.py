@@ -1,4 +1,4 @@
-"""Where the database is, and where it cannot be."""
+"""The places where the database can be and where it cannot."""
 
 import datetime as dt
 import sqlite3

@@ -215,7 +215,7 @@ def test_damage_is_found(database: Database) -> None:
     assert any(problem.startswith("damaged: ") for problem in check(database.url).problems)
 
 
-def test_where_nothing_is_the_check_says_so(tmp_path: Path) -> None:
+def test_without_a_database_the_check_reports_it(tmp_path: Path) -> None:
     found = check(str(tmp_path / "x.db"))
     assert (found.ok, found.version.state) == (False, State.FRESH)
     assert str(found).startswith(f"{tmp_path / 'x.db'}: schema none, fresh, not sound\n")

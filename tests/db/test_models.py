@@ -1,4 +1,4 @@
-"""What the tables take, and what they refuse."""
+"""The values that the tables accept and refuse."""
 
 import datetime as dt
 import math
@@ -69,7 +69,7 @@ def test_a_time_of_another_zone_is_stored_as_utc(database: Database) -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_is_refused_as_a_float(number: float, database: Database) -> None:
-    with pytest.raises(StatementError, match="no measurement"), transaction(database.engine) as session:
+    with pytest.raises(StatementError, match="not a measurement"), transaction(database.engine) as session:
         session.add(_trial(wall_s=number))
 
 

@@ -167,7 +167,7 @@ def test_everything_that_reads_is_allowed(sql: str, stored: tuple[Database, Fill
     assert run_query(stored[0].url, sql).rows
 
 
-def test_columns_of_one_name_are_told_apart(stored: tuple[Database, Filled]) -> None:
+def test_columns_of_one_name_are_distinguished(stored: tuple[Database, Filled]) -> None:
     found = run_query(stored[0].url, "SELECT 1 AS id, 2 AS id, 3 AS id_2, 4 AS id")
     assert found.columns == ("id", "id_2", "id_2_2", "id_3")
 

@@ -104,13 +104,13 @@ def test_a_cancelled_run_that_never_began_is_cancelled_itself(database: Engine) 
 
 def test_what_does_not_wait_is_neither_moved_nor_cancelled(database: Engine) -> None:
     queue.settle(database, "a", "done", note=None)
-    with pytest.raises(queue.QueueError, match="run a: does not wait, it is done"):
+    with pytest.raises(queue.QueueError, match="run a: is not waiting but done"):
         queue.cancel(database, "a")
-    with pytest.raises(queue.QueueError, match="run a: does not wait"):
+    with pytest.raises(queue.QueueError, match="run a: is not waiting"):
         queue.move(database, "b", before="a")
     with pytest.raises(queue.QueueError, match="run x: not in the queue"):
         queue.move(database, "x", first=True)
-    with pytest.raises(queue.QueueError, match="cannot stand before itself"):
+    with pytest.raises(queue.QueueError, match="cannot be moved before itself"):
         queue.move(database, "b", before="b")
 
 

@@ -31,7 +31,7 @@ def _result(columns: str, *rows: tuple[Value, ...]) -> QueryResult:
 
 
 def _on_terminal(result: QueryResult, monkeypatch: pytest.MonkeyPatch, *, width: int = 80, style: str = "table") -> str:
-    """What a terminal of that width would show, our own bold and dim left out."""
+    """Return the text on a terminal of that width, without our own bold and dim."""
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()

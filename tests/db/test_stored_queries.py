@@ -84,7 +84,7 @@ def test_what_stands_in_quotes_is_no_parameter(before: str, inside: str) -> None
     assert parameter_names(f"/*{comment}*/:x") == ("x",)
 
 
-def test_each_of_interlaces_own_is_told_whole() -> None:
+def test_each_of_interlaces_own_is_reported_whole() -> None:
     for path in SHIPPED.glob("*.sql"):
         query = read_query(path)
         assert query.title.endswith("?"), path

@@ -53,7 +53,7 @@ class Terminal:
 
 
 def at_terminal(answer: str, *arguments: str) -> tuple[BaseException | int | None, str]:
-    """What a command answers when its standard streams are a terminal, and what stood on it."""
+    """Run a command whose standard streams are a terminal; return its result and the terminal's text."""
     terminal = Terminal()
     terminal.type(answer)
     read, write = terminal.streams()
@@ -149,7 +149,7 @@ def test_a_copy_of_ones_own_database_needs_no_agreement(desk: Desk, tmp_path: Pa
     assert trials(desk, tmp_path / "moved.db") > 0
 
 
-def test_a_list_that_cannot_be_written_is_told_before_anything_is_stored(
+def test_a_list_that_cannot_be_written_is_reported_before_anything_is_stored(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()

@@ -66,7 +66,7 @@ def test_an_effect_inside_the_floor_could_be_drift(frame: pd.DataFrame) -> None:
     assert codes(draft) == ["inside_floor"]
 
 
-def test_without_a_second_entry_the_verdict_says_so() -> None:
+def test_without_a_second_entry_the_verdict_reports_it() -> None:
     draft = overall(judged(FlatRun(effects={"plain": 1.0, "draft": 1.3}, aa=False).frame()), "draft")
     assert draft.verdict == "supported"
     assert codes(draft) == ["clear_of_1", "no_floor"]

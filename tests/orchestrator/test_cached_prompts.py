@@ -120,7 +120,7 @@ def test_a_server_that_keeps_prompts_is_refused_before_the_first_round(server: C
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["llama_cpp", "vllm"])
-def test_a_server_that_can_be_told_to_begin_afresh_is(server: Caching, preset: str, tmp_path: Path) -> None:
+def test_a_server_that_can_begin_afresh_does(server: Caching, preset: str, tmp_path: Path) -> None:
     assert run(two_arms(server, preset, cached_share_max=0.1), tmp_path) == [("done", None)] * 4
     later = [body for body in server.bodies if len(body["messages"]) > 1]
     assert all("cache_prompt" not in body for body in later)  # within a conversation its cache may help

@@ -196,7 +196,7 @@ def test_a_run_of_which_nothing_is_measured_is_one_line(shell: Shell, arguments:
     assert not (shell.folder / "page.html").exists()
 
 
-def test_why_nothing_is_measured_is_said_by_status(shell: Shell) -> None:
+def test_why_nothing_is_measured_is_stated_by_status(shell: Shell) -> None:
     shell("queue", "add", *TWO_ARMS)
     change(shell, "UPDATE run SET status = 'interrupted'")
     assert "nothing is measured yet; `interlace resume " in one_line(shell("audit", code=3))
@@ -304,7 +304,7 @@ def test_editing_a_file_later_changes_nothing(shell: Shell) -> None:
     assert shell.count("SELECT DISTINCT prompt_sha256 FROM generation") == 1
 
 
-def test_runs_one_after_the_other_could_be_drift_and_history_says_so(shell: Shell) -> None:
+def test_runs_one_after_the_other_could_be_drift_and_history_reports_it(shell: Shell) -> None:
     """Three settings in three runs, and the first once more: nothing there can tell a setting from the machine."""
     for effect in ("1.0", "1.1", "1.2", "1.0"):  # two in between: one could be in the very middle, where no drift tells
         shell("run", *SIMULATED, f"engine.effect={effect}", "design.rounds=6", "--quiet")
@@ -324,7 +324,7 @@ def test_two_runs_are_related_through_their_control_only(shell: Shell) -> None:
     shell("run", *SIMULATED, "engine.effect=1.0,1.3", "design.rounds=8", "design.seed=3", "--quiet")
     runs = [str(row["id"]) for row in shell.ask("SELECT id FROM run ORDER BY created_at")]
     said = shell("compare", *runs).stdout
-    assert "not known: measure both arms in one run" in " ".join(said.split())
+    assert "unknown: measure both arms in one run" in " ".join(said.split())
     values = json.loads(shell("compare", *runs, "--format", "json").stdout)
     assert values["runs"] == runs
     assert f"| {values['relations'][0]['ratio']:.3f} |" in shell("compare", *runs, "--format", "markdown").stdout
@@ -338,7 +338,7 @@ def test_two_runs_know_what_evenings_differ_by_once_there_are_others(shell: Shel
         shell("run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=6", f"design.seed={seed}", "--quiet")
     runs = [str(row["id"]) for row in shell.ask("SELECT id FROM run ORDER BY created_at")]
     said = " ".join(shell("compare", runs[0], runs[1]).stdout.split())
-    assert "between evenings one effect differs by up to" in said
+    assert "one effect differs between evenings by up to" in said
     assert "no clear difference" in said
 
 

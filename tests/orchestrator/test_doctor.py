@@ -30,7 +30,7 @@ def doctor(tmp_path_factory: pytest.TempPathFactory) -> "subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-def test_the_command_tells_programs_everything(doctor: "subprocess.CompletedProcess[str]") -> None:
+def test_the_command_gives_programs_everything(doctor: "subprocess.CompletedProcess[str]") -> None:
     found: dict[str, Any] = json.loads(doctor.stdout)
     assert doctor.returncode == (4 if found["obstacles"] else 0)
     fields = {reading["field"] for reading in found["readings"]}
@@ -85,7 +85,9 @@ def test_a_missing_reading_says_why_and_what_would_bring_it(here: Diagnosis) -> 
         ("ps", 47.0, None),
     ],
 )
-def test_a_low_priority_is_told_with_its_remedy(here: Diagnosis, source: str, value: float, says: str | None) -> None:
+def test_a_low_priority_is_reported_with_its_remedy(
+    here: Diagnosis, source: str, value: float, says: str | None
+) -> None:
     reading = Reading(field="priority", value=value, source=source)
     text = " ".join(shown(replace(here, readings=(reading,), remedies={})).split())
     assert ("! priority" in text) == (says is not None)
@@ -143,7 +145,7 @@ def test_each_condition_that_cannot_be_read_says_why(here: Diagnosis) -> None:
         ("no tool is known on freebsd14", "turn sleeping off"),
     ],
 )
-def test_a_machine_that_is_not_kept_awake_is_told_what_helps(here: Diagnosis, reason: str, remedy: str) -> None:
+def test_a_machine_that_is_not_kept_awake_gets_the_remedy(here: Diagnosis, reason: str, remedy: str) -> None:
     text = " ".join(shown(replace(here, awake=Awake(tool=None, reason=reason))).split())
     assert f"no: {reason} → " in text
     assert remedy in text
@@ -160,7 +162,7 @@ def test_leftovers_are_named_with_their_memory(here: Diagnosis) -> None:
     assert "✗ a run would be refused: process 42 (python serve.py) listens on port 8080, holds 1.00 GB" in text
 
 
-def test_a_machine_on_which_mlx_fails_is_told(here: Diagnosis) -> None:
+def test_a_machine_on_which_mlx_fails_is_reported(here: Diagnosis) -> None:
     broken = replace(here, device={"error": "mlx cannot be imported: no Metal"})
     assert "mlx cannot be imported: no Metal" in broken.obstacles
 

@@ -61,7 +61,7 @@ def test_no_command_ends_in_an_encoding_error(command: tuple[str, ...], encoding
 
 
 @pytest.mark.parametrize("style", ["table", "markdown", "json"])
-def test_an_audit_is_said_in_every_locale(style: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_audit_is_printed_in_every_locale(style: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("audited")
     database, _ = store(folder, plan(arm("plain"), arm("schnäll→漢", effect=1.2), rounds=6))
     database.dispose()

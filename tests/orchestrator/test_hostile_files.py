@@ -86,7 +86,7 @@ def test_a_value_that_our_code_does_not_write_is_named_with_its_place(
     assert said in refusal(desk, table, column, value)
 
 
-def test_a_rate_that_contradicts_its_stamps_is_left_out_and_told(desk: Desk) -> None:
+def test_a_rate_that_contradicts_its_stamps_is_left_out_and_reported(desk: Desk) -> None:
     packed = desk.genuine.changed(
         lambda connection: connection.execute(
             "UPDATE generation SET decode_tps = decode_tps * 10, end_to_end_tps = end_to_end_tps * 0.5,"

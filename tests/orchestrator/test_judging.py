@@ -168,8 +168,8 @@ def test_an_old_verdict_that_no_longer_holds_is_named_with_the_reason(finished: 
     changed = [one for one in first.result.comparisons if one.over_all and one.verdict != "no_difference"]
     assert len([line for line in lines if "in parts of the run" not in line]) == len(changed) > 0
     for one, line in zip(changed, lines, strict=False):
-        assert line.startswith(f"{one.treatment} against {one.control}: method 4, on ")
-        assert f"said no difference (1.001); method {METHOD_VERSION} says" in line
+        assert line.startswith(f"{one.treatment} against {one.control}: method 4 gave no difference (1.001) on ")
+        assert f"; method {METHOD_VERSION} gives" in line
         assert one.reasons[0].text in line
 
 

@@ -38,7 +38,7 @@ def test_the_engine_that_wins_short_prompts_and_loses_the_second_turn_is_no_winn
     assert article.result.best[0].arms == ()
 
 
-def test_the_second_turn_is_told_by_its_time_its_counter_and_its_new_tokens(article: Told) -> None:
+def test_the_second_turn_is_described_by_its_time_its_counter_and_its_new_tokens(article: Told) -> None:
     mtp, dflash = article.findings.turns
     assert (mtp.arm, dflash.arm) == ("mtp", "dflash")
     lost, kept = dflash.turns[1], mtp.turns[1]
@@ -100,7 +100,7 @@ def test_the_terminal_shows_it_within_its_width(article: Told, width: int, encod
     for words in (
         "It depends on the work",
         "speed by round",
-        "Do the arms write the same?",
+        "Are the arms' answers the same?",
         "Turns of two_turns",
         "Drift of the run",
     ):
@@ -178,4 +178,4 @@ def test_speculation_beside_a_plain_arm_is_predicted_from_its_rounds(tmp_path: P
     section = widths_section(replace(told.material, findings=found))
     assert isinstance(section, ReportSection)
     assert "spec: 5 of its 100 rounds propose anything; the others are plain steps, at any width." in section.lines
-    assert "spec: one token more per round with a proposal would bring 1.50\u00d7." in section.lines
+    assert "spec: one more token per round with a proposal would bring 1.50\u00d7." in section.lines

@@ -51,7 +51,7 @@ def test_an_audit_draws_itself_and_executes_nothing(stored: tuple[str, str]) -> 
     assert "<img" not in drawn
 
 
-def test_a_run_that_is_not_there_is_said_so(stored: tuple[str, str]) -> None:
+def test_a_run_that_is_not_there_is_reported(stored: tuple[str, str]) -> None:
     with pytest.raises(RunNotFoundError, match="no run has this in its id"):
         interlace.trials("nosuch", db=stored[0])
 

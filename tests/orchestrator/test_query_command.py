@@ -30,7 +30,7 @@ def query(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> Query:
-    """What the command prints, in a folder of its own, at 80 columns."""
+    """Return the output of the command in a separate folder, at 80 columns."""
     monkeypatch.setenv("INTERLACE_DB", str(filled[0]))
     monkeypatch.setenv("INTERLACE_QUERIES", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "80")

@@ -185,7 +185,7 @@ def test_rounds_by_class() -> None:
     assert rounds_by_class(make_plan(rounds=8)) == {"maths": 8, "code": 8, "prose": 8}
 
 
-def test_nothing_but_rounds_when_the_design_says_so() -> None:
+def test_only_rounds_run_when_the_design_demands_it() -> None:
     trials = build_schedule(make_plan(aa=False, bracket=False, warmups=0, rounds=6))
     assert [t.kind for t in trials] == ["measured"] * 12
     assert not any(t.is_aa for t in trials)

@@ -145,7 +145,7 @@ def overrides(folder: Path, port: int) -> list[str]:
 
 
 def leaks(folder: Path, said: list[str]) -> list[str]:
-    """Where a secret is, in whatever form."""
+    """Return the places that hold a secret in any form."""
     texts = {f"output {number}": text.encode() for number, text in enumerate(said)}
     for path in folder.rglob("*"):
         if path.is_file() and path.name != "printer":

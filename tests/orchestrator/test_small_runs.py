@@ -31,7 +31,7 @@ def ask(folder: Path, *words: str) -> Result:
 
 
 def said(result: Result) -> str:
-    """What a command said; a traceback would be the test's own."""
+    """Return the output of a command; a traceback fails the test."""
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         if getattr(result.exception, "exit_code", None) is None:
             raise result.exception

@@ -101,13 +101,13 @@ def test_claims_never_contradict_the_audit_above_them(
     assert "confounded: " in audited
     assert says in audited
     assert "verdict: confounded" in claims
-    assert "so: nothing to hold against it: the comparison is confounded" in claims
+    assert "so: no figure to compare: the comparison is confounded" in claims
     assert "the interval holds the claim" not in claims
 
 
 def _said(shell: Shell) -> tuple[str, str]:
-    """What an audit says, and what it says of the claim; lines joined."""
-    audited, claims = shell("audit", "last", "--against", SPECULATION).stdout.split("Beside what others published")
+    """Return an audit's text and its part on the claim, with joined lines."""
+    audited, claims = shell("audit", "last", "--against", SPECULATION).stdout.split("Compared with published figures")
     return " ".join(audited.split()), " ".join(claims.split())
 
 

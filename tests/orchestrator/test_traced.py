@@ -117,7 +117,7 @@ def test_a_verify_round(run: Run) -> None:
 
 
 def test_rounds_and_the_first_pass_are_the_whole_answer(run: Run) -> None:
-    """What decode_tps counts and how long it took, from the rounds."""
+    """Return the tokens and the seconds of decode_tps, from the rounds."""
     per_answer = run.ask(
         f"SELECT sum((generation.total_s - generation.ttft_s) * generation.decode_tps) AS tokens FROM generation"
         f" JOIN trial ON trial.id = generation.trial_id JOIN arm ON arm.id = trial.arm_id"

@@ -79,7 +79,7 @@ def test_another_first_prompt_is_another_prompt(decoding: Told) -> None:
 
 
 def test_whole_samplers_are_compared(tmp_path: Path) -> None:
-    """Of equal temperatures, top_p and top_k make another quantity of what is accepted."""
+    """At equal temperatures, other values of top_p and top_k change the meaning of the accept length."""
     wide, tight = arm("wide"), arm("tight", effect=1.5)
     warm = {"temperature": 0.6, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 

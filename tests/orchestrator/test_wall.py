@@ -164,7 +164,7 @@ def test_a_plan_of_wrong_types_is_one_clear_line(desk: Desk) -> None:
         assert said in str(found)
 
 
-def test_runs_of_before_are_told_apart_as_far_as_their_rows_show_it(tmp_path: Path) -> None:
+def test_runs_of_before_are_distinguished_as_far_as_their_rows_show_it(tmp_path: Path) -> None:
     from db.migrate import upgrade
 
     database = tmp_path / "old.db"

@@ -1,4 +1,4 @@
-"""What commands leave on disk: for its owner alone, and never through a link, a device or a pipe."""
+"""Files that commands write: for their owner alone, and never through a link, a device or a pipe."""
 
 import os
 import stat
@@ -30,7 +30,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def interlace(folder: Path, *arguments: str, fails: bool = False) -> str:
-    """What the command says, in this process with a umask that hides nothing."""
+    """Return the output of the command, in this process with a umask that hides nothing."""
     own = {"INTERLACE_DB": str(folder / "data" / "test.db"), "INTERLACE_STATE": str(folder / "locks")}
     before = os.umask(0)
     try:

@@ -38,7 +38,7 @@ SPEEDUP = 10.0  # of a wrong trial: it would be seen in any average
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What one trial's evidence says, and what that is called."""
+    """A case: one trial's evidence, and the name of its outcome."""
 
     kind: str
     evidence: Evidence

@@ -28,7 +28,7 @@ class TestContract(EngineContract):
 
 
 def install(site: Path, *, value: str = "toy_engine:Toy", name: str = "toy") -> None:
-    """What `pip install toy-engine` leaves behind: the module, its metadata and the entry point."""
+    """The result of `pip install toy-engine`: the module, its metadata and the entry point."""
     site.mkdir()
     shutil.copy(Path(__file__).with_name("toy_engine.py"), site)
     info = site / "toy_engine-1.0.dist-info"
@@ -80,7 +80,7 @@ def test_it_runs_beside_another_arm_and_is_stored(shell: Shell, tmp_path: Path) 
     assert len({row["arm"] for row in rows}) == 2
 
 
-def test_a_package_that_does_not_import_is_told_when_it_is_chosen(shell: Shell, tmp_path: Path) -> None:
+def test_a_package_that_does_not_import_is_reported_when_it_is_chosen(shell: Shell, tmp_path: Path) -> None:
     install(tmp_path / "site", value="toy_engine:Missing")
     shell.process("plan", "checkpoint=simulated", "engine=simulated", "workload=quick")
     done = shell.process("plan", "checkpoint=dummy-tiny", "engine=toy", "workload=quick", code=2)
@@ -101,4 +101,4 @@ def test_a_class_that_no_package_offers_is_not_executed(shell: Shell, tmp_path: 
     (tmp_path / "lab" / "engine").mkdir(parents=True)
     (tmp_path / "lab" / "engine" / "mine.yaml").write_text("_target_: toy_engine.Toy\n", encoding="utf-8")
     done = shell.process("plan", "--config-dir", "lab", "engine=mine", "workload=quick", code=2)
-    assert "`_target_: toy_engine.Toy` is no engine" in done.stderr
+    assert "`_target_: toy_engine.Toy` is not an engine" in done.stderr

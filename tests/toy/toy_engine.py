@@ -14,7 +14,7 @@ from workers.settings import EngineSettings, at_least, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(EngineSettings):
-    """Of the parrot."""
+    """Settings of the parrot."""
 
     repeats: int = setting(3, "How often it repeats the question.", limit=at_least(1), word="times")
     last_words: int | None = setting(None, "Repeat so many words of the end. null: all.", limit=at_least(1))

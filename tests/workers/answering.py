@@ -64,7 +64,7 @@ def answering(
 
 
 def check(answer: Generation, *, max_tokens: int) -> None:
-    """What the contract asks of every speculative generation."""
+    """Check what the contract demands of every speculative generation."""
     count = len(answer.token_ids)
     assert 1 <= count <= max_tokens
     assert len(answer.stamps_us) == count

@@ -1,4 +1,4 @@
-"""What becomes of one generation of a lying server: the worker's own path, then the orchestrator's measures."""
+"""The outcome of one generation of a lying server: the worker's own path, then the orchestrator's measures."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,7 +24,7 @@ class Found:
 
 
 def answers_to(name: str) -> set[Outcome]:
-    """What may become of a lie's generation. Where a busy machine lets chunks meet, the honest lose their rate."""
+    """The allowed outcomes of a lie. If a busy machine lets chunks meet, honest answers lose their rate."""
     expected = LIES[name].expected
     return {"right", "no_rate"} if expected == "right" else {expected}
 

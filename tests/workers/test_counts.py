@@ -1,4 +1,4 @@
-"""What cannot be is refused, what is unlikely is flagged, and no honest statement is either."""
+"""Impossible counts are refused, unlikely ones are flagged, and honest ones are neither."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is installed, and for which macOS MLX's Metal kernels were built."""
+"""The installed packages, and the macOS for which MLX's Metal kernels were built."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def install_metal(folder: Path, tag: str) -> Path:
 
 
 @pytest.mark.parametrize("tag", BUILDS)
-def test_builds_of_one_version_are_told_apart(tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_of_one_version_are_distinguished(tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(install_metal(tmp_path, tag)))
     found = versions()
     assert (found["mlx-metal"], found[METAL_BUILD]) == ("0.32.4", tag)

@@ -70,5 +70,5 @@ def test_an_error_that_knows_its_kind_keeps_it() -> None:
         (-250, "signal 250 (unknown)"),
     ],
 )
-def test_an_end_is_told_in_words(returncode: int, words: str) -> None:
+def test_an_end_is_reported_in_words(returncode: int, words: str) -> None:
     assert describe_exit(returncode) == words

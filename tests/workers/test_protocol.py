@@ -62,7 +62,7 @@ def test_any_message_survives_the_wire_as_one_ascii_line(message: Message) -> No
 
 
 def is_refused(line: bytes) -> bool:
-    """Whether the line is no message; any other exception than ProtocolError fails the test."""
+    """Return whether the line is not a message; any other exception than ProtocolError fails the test."""
     try:
         decode(line)
     except ProtocolError:

@@ -22,7 +22,7 @@ from workers.sampling import Sampling, effective, sampler_words
         ({}, "an unknown temperature"),
     ],
 )
-def test_what_has_no_effect_is_not_said(sampling: dict[str, Any], words: str) -> None:
+def test_what_has_no_effect_is_not_mentioned(sampling: dict[str, Any], words: str) -> None:
     assert sampler_words(effective(sampling)) == words
 
 

@@ -20,7 +20,7 @@ class Hands:
 
 
 def answer(hands: Hands, pauses_us: Sequence[int]) -> Callable[[Tick], None]:
-    """What ticks after each of these pauses."""
+    """Return a function that ticks after each of these pauses."""
 
     def ticking(tick: Tick) -> None:
         for pause in pauses_us:

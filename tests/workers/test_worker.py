@@ -148,7 +148,7 @@ def test_the_orchestrators_own_keys_are_no_settings(line: Line) -> None:
         (load("workers.engines.simulated.Settings"), FaultKind.unsupported_setting, "is not an engine"),
     ],
 )
-def test_a_load_that_fails_is_told_and_ends_the_process(
+def test_a_load_that_fails_is_reported_and_ends_the_process(
     line: Line, request_to_load: Load, kind: FaultKind, words: str
 ) -> None:
     line.send(request_to_load)
@@ -169,7 +169,7 @@ def test_a_load_that_fails_is_told_and_ends_the_process(
         ("zero_tokens", FaultKind.zero_tokens),
     ],
 )
-def test_a_generation_that_fails_is_told_and_the_next_one_runs(line: Line, fault: str, kind: FaultKind) -> None:
+def test_a_generation_that_fails_is_reported_and_the_next_one_runs(line: Line, fault: str, kind: FaultKind) -> None:
     line.send(load(fault=fault), generate("one"), generate("one", request_id="r2"))
     line.expect(Hello), line.expect(Loaded)
     failure = line.expect(Failure)
@@ -189,7 +189,7 @@ def test_a_generation_that_fails_is_told_and_the_next_one_runs(line: Line, fault
         encode(load())[:-1],  # cut short by the parent's death
     ],
 )
-def test_garbage_is_told_and_ends_the_process(line: Line, lines: bytes) -> None:
+def test_garbage_is_reported_and_ends_the_process(line: Line, lines: bytes) -> None:
     line.requests.write(lines)
     line.requests.close()
     line.expect(Hello)
@@ -217,7 +217,7 @@ def test_the_parents_death_ends_a_worker_that_is_busy(tmp_path: Path) -> None:
         assert line.ended() == 3
 
 
-def test_heartbeats_tell_the_phase_and_grow_with_the_tokens(tmp_path: Path) -> None:
+def test_heartbeats_report_the_phase_and_grow_with_the_tokens(tmp_path: Path) -> None:
     with line_to_worker(tmp_path, heartbeat_s=0.05) as line:
         line.send(load(fault="endless"), generate("one"))
         line.expect(Hello), line.expect(Loaded)

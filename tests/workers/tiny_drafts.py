@@ -24,7 +24,7 @@ _V2_ADDS = ("codebook", "hidden_projection.weight", "kernel_projection.weight")
 
 
 def shape(model_type: str = "qwen3") -> dict[str, Any]:
-    """What target and draft have in common."""
+    """The common part of target and draft."""
     return {
         "model_type": model_type,
         "hidden_size": HIDDEN,

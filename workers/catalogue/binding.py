@@ -125,7 +125,7 @@ class Decision:
 
 
 def decide(traces: Sequence[Trace], window: Window) -> Decision | None:
-    """Decide what these signs prove about the request; None if there is no sign at all.
+    """Decide what these signs prove about the request, or return None if there is no sign.
 
     A proof that it did not run outweighs every doubt about signs that it did.
     """

@@ -148,7 +148,7 @@ def _absent(mechanism: str, preset: Preset, seen: Seen, window: Window) -> Evide
         text = f"{preset.title} always says when it uses {mechanism}, and did not"
         return _evidence(mechanism, preset, engaged=False, useful=False, text=text)
     signs = [sign for sign in preset.signs if sign.meaning == "engaged" and sign.mechanism in (mechanism, ANY)]
-    habit = "does not always give one" if signs else "gives none: design.evidence=record measures it all the same"
+    habit = "does not always give one" if signs else "gives none: set design.evidence=record to measure it anyway"
     text = f"no sign of {mechanism} on this request, and {preset.title} {habit}"
     if always:
         text = f"nothing to read the signs of {preset.title} from: set engine.log_file or engine.log_command"
@@ -174,7 +174,7 @@ def _useful(match: Match) -> bool | None:
 
 
 def _only_copied(match: Match) -> bool:
-    """True if every verify step took its proposal from the context, so that the mechanism ran at none."""
+    """Return whether every verify step took its proposal from the context, so that the mechanism never ran."""
     cycles, copies = match.counts.get("cycles"), match.counts.get("copy_cycles")
     return match.sign.copies and copies is not None and bool(cycles) and copies == cycles
 
@@ -211,7 +211,7 @@ def _evidence(
     match: Match | None = None,
     requested: bool = True,
 ) -> Evidence:
-    """Counts are kept only where accepted is a part of drafted: another denominator would make another rate."""
+    """Keep counts only if accepted is a part of drafted: another denominator would give another rate."""
     counts = {} if match is None or match.sign.denominator != "drafted" else match.counts
     source = preset.title if match is None else f"{preset.title}, {match.sign.where}"
     return Evidence(

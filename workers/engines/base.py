@@ -48,9 +48,9 @@ class LoadInfo:
     verify_width: int | None = 1
     engine_setting: Mapping[str, Any] = field(default_factory=dict)  # the width in the engine's own word
     engine_version: str | None = None
-    device: Mapping[str, Any] = field(default_factory=dict)  # what the engine's package says of the device
+    device: Mapping[str, Any] = field(default_factory=dict)  # the engine's package's description of the device
     notes: Sequence[str] = ()
-    served: Served | None = None  # of an engine behind a server: what that server's environment holds
+    served: Served | None = None  # of an engine behind a server: the packages in that server's environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class Engine(ABC):
 
     @property
     def clock(self) -> Clock:
-        """Monotonic nanoseconds. Only an engine that measures nothing has a clock of its own."""
+        """Return monotonic nanoseconds. Only an engine that measures nothing has its own clock."""
         return time.perf_counter_ns
 
     @abstractmethod
@@ -196,7 +196,7 @@ class Engine(ABC):
         Raises:
             ProbeUnsupported: the engine cannot run single passes, and why.
         """
-        raise ProbeUnsupported(f"{type(self).__name__} runs no single passes")
+        raise ProbeUnsupported(f"{type(self).__name__} cannot run single passes")
 
     def retell(self, request: Retell) -> Retold:
         """See `workers.protocol.Retell`. Ends the conversation.

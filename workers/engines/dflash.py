@@ -33,7 +33,7 @@ from workers.weights.sources import draft_folder, obtain_folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(EngineSettings):
-    """Of DFlash in process, by whichever package runs it."""
+    """Settings of DFlash in process, whichever package runs it."""
 
     backend: str = setting("mlx-dspark", "The package that runs it.", limit=one_of(*BACKENDS))
     block_size: int | None = setting(

@@ -20,7 +20,7 @@ from workers.weights.drafts import BLOCK, require_fit
 from workers.weights.model_files import read_json
 
 _START = "from dflash_mlx.cli import main; main()"  # its script's name belongs to another package as well
-# It copies from the context where it can, and has no setting against it: its index then finds nothing.
+# It copies from the context if it can, without a setting to prevent it: this makes its index find nothing.
 _NO_COPIES = (
     "from dflash_mlx.engine import spec_epoch as s; "
     "s.CopySpecIndex = type('NoCopies', (s.CopySpecIndex,), {'draft_after': lambda *a, **k: None}); "
@@ -32,7 +32,7 @@ DRAFT_BITS = one_of(2, 4, 8)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(LaunchSettings):
-    """Of `dflash serve`."""
+    """Settings of `dflash serve`."""
 
     server_python: str | None = setting(None, "Interpreter of the server's environment. null: the worker's.")
     block_size: int | None = setting(
@@ -55,7 +55,7 @@ class Settings(LaunchSettings):
         64, "Weights that share a scale in the quantised draft.", limit=at_least(1), word="gs of --draft-quant"
     )
     copy_drafts: bool = setting(
-        True, "Let it copy from the context where it can. false: the draft proposes at every step."
+        True, "Let it copy from the context if it can. false: the draft proposes at every step."
     )
     prefix_cache: bool = setting(
         True, "Keep the processed prefix of one conversation, in memory.", word="--prefix-cache"
@@ -186,7 +186,7 @@ def _quant(own: Settings) -> str:
 
 
 def _trained_block(draft: Path) -> int | None:
-    """The block that the draft was trained on, where it is a folder here."""
+    """Return the block size that the draft was trained on, if its folder is on this machine."""
     config = draft / "config.json"
     if not config.is_file():
         return None

@@ -38,7 +38,7 @@ class TickingDetokenizer:
 
 
 class TickingTokenizer:
-    """What mlx-dspark uses of a tokenizer: exactly the given end tokens, and a detokenizer that ticks.
+    """The parts of a tokenizer that mlx-dspark uses: exactly the given end tokens, and a detokenizer that ticks.
 
     By itself it would also stop at tokens that are end markers in some family, where plain decoding goes on.
     """
@@ -56,7 +56,7 @@ class TickingTokenizer:
         return TickingDetokenizer(self._tokenizer.detokenizer, self._tick)
 
     def convert_tokens_to_ids(self, token: str) -> None:
-        """None: no further end token."""
+        """Return None: there is no further end token."""
         return
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -78,5 +78,5 @@ def read_nothing(text: str) -> None:
 
 
 def sampling_arguments(sampling: Mapping[str, Any]) -> dict[str, Any]:
-    """What mlx-dspark's loops take of a sampling."""
+    """The sampling settings that mlx-dspark's loops take."""
     return {name: sampling[name] for name in ("temperature", "top_p", "top_k")}

@@ -26,7 +26,7 @@ _RESERVED_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message"
 
 @dataclass(slots=True, kw_only=True)
 class MlxTurn:
-    """One turn under way."""
+    """The current turn."""
 
     request: TurnRequest
     prompt_ids: list[int]
@@ -73,7 +73,7 @@ class MlxEngine(Engine):
 
         self._turn = None
         self._caches.reset()
-        mx.clear_cache()  # every conversation finds the allocator alike
+        mx.clear_cache()  # every conversation starts with the same allocator state
 
     def prepare(self, request: TurnRequest) -> None:
         import mlx.core as mx
@@ -180,7 +180,7 @@ class MlxEngine(Engine):
 
     @abstractmethod
     def _drafted_per_step(self) -> int | None:
-        """None: plain decoding."""
+        """Return None for plain decoding."""
 
     @abstractmethod
     def _keeps_prefix(self) -> bool:
@@ -199,7 +199,7 @@ class MlxEngine(Engine):
 
 
 def wired(model: Any) -> AbstractContextManager[None]:
-    """The model's weights held in memory as mlx-lm holds them while it generates; where there is no Metal, nothing."""
+    """Hold the model's weights in memory as mlx-lm does while it generates; without Metal do nothing."""
     from mlx_lm.generate import wired_limit
 
     held: AbstractContextManager[None] = wired_limit(model)

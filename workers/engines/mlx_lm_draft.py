@@ -106,7 +106,7 @@ class MlxLmDraft(MlxEngine):
 
     def _notes(self) -> Sequence[str]:
         sampled = self.sampling.get("temperature", 0.0) > 0
-        note = "sampled: mlx-lm accepts a proposal only where target and draft draw the same token"
+        note = "sampled: mlx-lm accepts a proposal only if target and draft draw the same token"
         return (*super()._notes(), *self._draft_notes, *([note] if sampled else []))
 
     def _account(self, turn: MlxTurn) -> tuple[Sequence[tuple[int, int, int]] | None, Sequence[Evidence]]:
@@ -168,7 +168,7 @@ def evidence_of(steps: Sequence[tuple[int, int, int]], *, drafting_passes: int) 
 
 
 def require_same_tokenizer(target: Any, draft: Any) -> None:
-    """Both must read and write text alike: mlx-lm compares token ids, and checks nothing.
+    """Require that both tokenizers are equal: mlx-lm compares token ids, and checks nothing.
 
     Raises:
         EngineError: tokenizer_mismatch, with the first difference.

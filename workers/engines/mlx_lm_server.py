@@ -18,7 +18,7 @@ from workers.protocol import Retell, Retold, Scored, ScoreTokens, TokenScore
 from workers.settings import at_least, setting
 from workers.supervision.server_process import HOST, ServerSpec
 
-TOP_TOKENS = 10  # told of a place; the server takes no more than eleven
+TOP_TOKENS = 10  # per place; the server takes at most eleven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class MlxLmServer(LaunchedEngine):
         return Widths()
 
     def _after_ready(self, first: Answer) -> Sequence[str]:
-        """Its fingerprint begins with the versions of mlx-lm and mlx."""
+        """Read the versions of mlx-lm and mlx, with which the server's fingerprint begins."""
         fingerprint = str(first.response.get("system_fingerprint", ""))
         self.server_version = fingerprint.split("-")[0] or None
         return [f"server: {fingerprint}"] if fingerprint else []
@@ -137,7 +137,7 @@ class MlxLmServer(LaunchedEngine):
             budget_s=request.budget_s,
         )
         if self.retell(again).token_ids[:place] != request.token_ids:
-            raise ProbeUnsupported("asked again, the server wrote other tokens")
+            raise ProbeUnsupported("a repeated request gave other tokens")
         self.start_conversation()
         choice = self._whole_choice(
             request.messages,

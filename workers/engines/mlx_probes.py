@@ -16,7 +16,7 @@ from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.protocol import PassesTimed, PassTiming, Scored, ScoreTokens, TimePasses, TokenScore, WidthChange
 
 COMPARED_PLACES = 64  # at most, the asked one and those before it: one place alone shows rounding by chance only
-CONTEXT_TOKENS = 24  # of the answer, told as text
+CONTEXT_TOKENS = 24  # of the answer, reported as text
 MIN_REPEATS = 3  # a short run has time for no more; fewer have no quartiles
 _TARGET, _DRAFT = "target", "draft"
 
@@ -94,7 +94,7 @@ def score(target: Probed, request: ScoreTokens, *, prompt_ids: Sequence[int], de
         ProbeUnsupported: another prompt, or no time left.
     """
     if sha256_of_ids(prompt_ids) != request.prompt_sha256:
-        raise ProbeUnsupported("these messages become another prompt here than the one that was answered")
+        raise ProbeUnsupported("these messages give another prompt here than the one that was answered")
     answer = _Answer(
         prefix=prompt_ids[:-1], sequence=[prompt_ids[-1], *request.token_ids], most_likely=request.most_likely
     )
@@ -117,7 +117,7 @@ def score(target: Probed, request: ScoreTokens, *, prompt_ids: Sequence[int], de
 
 @dataclass(slots=True, kw_only=True)
 class _Answer:
-    """An answer that is gone through again. Place i of the sequence is where the answer's token i was chosen."""
+    """An answer that is processed again. At place i of the sequence the answer's token i was chosen."""
 
     prefix: Sequence[int]
     sequence: Sequence[int]
@@ -156,7 +156,7 @@ class _Answer:
         return WidthChange(width=width, at_place=changes[len(self.sequence) - 1], largest=max(changes.values()))
 
     def _forced(self, target: Probed, width: int, budget: Budget) -> Iterator[tuple[int, Any]]:
-        """The log-probabilities at every place, `width` tokens a pass from the prompt's last one on.
+        """Return the log-probabilities at every place, in passes of `width` tokens from the prompt's last one on.
 
         A last pass is as wide as the others: fillers stand for proposals that would be rejected.
         """

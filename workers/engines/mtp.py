@@ -32,12 +32,12 @@ from workers.stopwatch import Tick
 from workers.weights.checkpoints import resolve
 from workers.weights.sources import obtain_folder
 
-COPY_SWITCH = "MTPLX_CONTEXT_COPY"  # mtplx copies from the context where it can, unless this is 0
+COPY_SWITCH = "MTPLX_CONTEXT_COPY"  # mtplx copies from the context if it can, unless this is 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(EngineSettings):
-    """Of mtplx."""
+    """Settings of mtplx."""
 
     depth: int = setting(
         1,
@@ -169,7 +169,7 @@ def steps_of(events: Sequence[dict[str, Any]], *, verify_calls: int) -> list[Ver
     if len(steps) != verify_calls:
         raise EngineError(
             FaultKind.generation_failed,
-            f"mtplx tells of {len(steps)} verify steps and counted {verify_calls}",
+            f"mtplx reports {len(steps)} verify steps and counted {verify_calls}",
             remedy="unset MTPLX_DROP_EVENTS; or this mtplx reports in another way than the version that was tested",
         )
     return steps

@@ -32,7 +32,7 @@ _DISTRIBUTIONS = ("omlx", "flyto-mlx")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(LaunchSettings):
-    """Of oMLX."""
+    """Settings of oMLX."""
 
     model: str | None = setting(None, "With attach: the model's name at the server.")
     api_key_env: str | None = setting(
@@ -141,7 +141,7 @@ class Omlx(LaunchedEngine):
         return [*notes, *self._log_in()]
 
     def start_conversation(self) -> None:
-        """A launched server forgets the prompts of earlier conversations. What it keeps all the same, it states."""
+        """Make a launched server forget the prompts of earlier conversations; its counts show what it still keeps."""
         super().start_conversation()
         own = self._settings()
         if own.prefix_cache and own.attach is None and self._logged_in:
@@ -158,7 +158,7 @@ class Omlx(LaunchedEngine):
 
 
 def _version(program: str) -> str | None:
-    """What is installed beside a program whose first line names a Python; None: it cannot be told."""
+    """Return the packages of the Python that a program's first line names, or None if unknown."""
     found = shutil.which(program)
     if found is None:
         return None

@@ -16,7 +16,7 @@ from workers.weights.drafts import BLOCK, require_fit_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(PlainSettings):
-    """Of oMLX with DFlash."""
+    """Settings of oMLX with DFlash."""
 
     block_size: int = setting(
         8,
@@ -45,7 +45,7 @@ class Settings(PlainSettings):
     )
     dflash_max_context: int | None = setting(
         None,
-        "Longest prompt with drafting; longer ones run plainly. null: the server's own default.",
+        "Longest prompt with drafting; longer ones are decoded plainly. null: the server's own default.",
         limit=at_least(1),
         unit="tokens",
         word="dflash_max_ctx",

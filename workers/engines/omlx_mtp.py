@@ -13,7 +13,7 @@ from workers.settings import at_least, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(PlainSettings):
-    """Of oMLX with multi-token prediction."""
+    """Settings of oMLX with multi-token prediction."""
 
     depth: int = setting(
         1,

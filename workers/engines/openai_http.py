@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's chat protocol: attached to, never started. What it does not tell is unknown.
+"""Any server that speaks OpenAI's chat protocol: attached to, never started. What it does not report is unknown.
 
 Evidence is configuration: a preset of the catalogue, or signs of one's own in the same form; a log file, or a command
 that prints the log; JSON of the answer; metrics read before and after each request.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(RequestSettings):
-    """Of a server that runs already."""
+    """Settings of a server that is already running."""
 
     url: str = setting("http://127.0.0.1:8080", "The server's address.")
     model: str | None = setting(None, "The model's name at the server. null: the only one that it serves.")
@@ -42,7 +42,7 @@ class Settings(RequestSettings):
     evidence: dict[str, Any] = setting({}, "Signs of your own, in the catalogue's form.")
     log_file: str | None = setting(None, "The server's log, where its signs are read.")
     log_command: str | None = setting(None, "A command that prints the server's log, such as `lms log stream`.")
-    tokenizer: str | None = setting(None, "The model's folder, to count tokens where the server states no usage.")
+    tokenizer: str | None = setting(None, "The model's folder, to count tokens if the server states no usage.")
     body: dict[str, Any] = setting({}, "Further keys of each request.")
 
     def conflicts(self) -> Iterator[tuple[str, str]]:
@@ -114,7 +114,7 @@ class OpenaiHttp(ServerEngine):
             printer.stop()
 
     def _open_log(self, own: Settings) -> tuple[ServerLog | None, int]:
-        """The log, and where it ends now."""
+        """Return the log and its present end."""
         if own.log_command is not None:
             spec = ServerSpec(title=f"log command {own.log_command}", command=shlex.split(own.log_command), port=0)
             self._printer = ServerProcess(spec)

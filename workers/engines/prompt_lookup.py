@@ -31,7 +31,7 @@ SOURCES = ("lookup", "plain")  # of a step, in mlx-dspark's words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(EngineSettings):
-    """Of mlx-dspark's prompt lookup."""
+    """Settings of mlx-dspark's prompt lookup."""
 
     block_size: int = setting(
         7,
@@ -42,7 +42,7 @@ class Settings(EngineSettings):
     )
     long_block_size: int | None = setting(
         33,
-        "Verify width where the match reaches far back, as in copied text. null: block_size there too.",
+        "Verify width if the match reaches far back, as in copied text. null: block_size there too.",
         limit=at_least(2),
         unit="tokens",
         word="long_draft_tokens + 1",

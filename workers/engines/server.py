@@ -41,7 +41,7 @@ _FRESH_SHARE = 0.5
 
 @dataclass(slots=True, kw_only=True)
 class ServerTurn:
-    """One turn under way."""
+    """The current turn."""
 
     request: TurnRequest
     path: str
@@ -54,12 +54,12 @@ class ServerTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSettings(EngineSettings):
-    """What every engine over HTTP is told of its requests."""
+    """The request settings of every engine over HTTP."""
 
     first_token_s: float = setting(
-        600.0, "How long a request may wait for its first token; keep-alive does not extend it.", limit=above(0)
+        600.0, "Longest wait of a request for its first token; keep-alive does not extend it.", limit=above(0)
     )
-    idle_s: float = setting(60.0, "How long an answer may pause between two tokens.", limit=above(0))
+    idle_s: float = setting(60.0, "Longest pause of an answer between two tokens.", limit=above(0))
 
 
 class ServerEngine(Engine):
@@ -96,7 +96,7 @@ class ServerEngine(Engine):
 
     @abstractmethod
     def _require_server(self) -> None:
-        """Before each turn: raises EngineError unless the server that was launched is the one that answers."""
+        """Raise EngineError before a turn unless the launched server is the one that answers."""
 
     def _extra_body(self, request: TurnRequest) -> Mapping[str, Any]:
         """The request's fields beside those that every server takes."""
@@ -206,7 +206,7 @@ class ServerEngine(Engine):
     # ---- probes ----
 
     def score(self, request: ScoreTokens) -> Scored:
-        """Only where a server is known to send log-probabilities without ending speculation: several do not.
+        """Repeat an answer, only if the server is known to send log-probabilities without ending speculation.
 
         Raises:
             ProbeUnsupported: always, unless the engine knows better.
@@ -227,7 +227,7 @@ class ServerEngine(Engine):
         Raises:
             ProbeUnsupported: always.
         """
-        raise ProbeUnsupported("a server runs whole answers, no single passes")
+        raise ProbeUnsupported("a server runs whole answers, not single passes")
 
     def _whole_choice(
         self, messages: Sequence[Mapping[str, str]], sha256: str, *, budget_s: float, **more: Any
@@ -240,7 +240,7 @@ class ServerEngine(Engine):
         self._require_server()
         prompt_ids = None if self._encode is None else self._encode(messages)
         if prompt_sha256(prompt_ids, messages) != sha256:
-            raise ProbeUnsupported("these messages become another prompt here than the one that was answered")
+            raise ProbeUnsupported("these messages give another prompt here than the one that was answered")
         path, body = self._body(TurnRequest(messages=messages, turn=0, max_tokens=more.pop("max_tokens"), seed=0))
         del body["stream_options"]
         try:
@@ -343,5 +343,5 @@ class ServerEngine(Engine):
 
 
 def _rate(stated: float | None) -> float | None:
-    """A server's own rate; None where the stated value is not a rate."""
+    """Return a server's own rate, or None if the stated value is not a rate."""
     return stated if stated is not None and stated > 0 else None

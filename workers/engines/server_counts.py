@@ -11,7 +11,7 @@ from workers.protocol import Evidence
 
 
 def completion_tokens(answer: Answer, recounted: int | None, flags: list[str]) -> int:
-    """How many tokens the answer has.
+    """Return the number of tokens of the answer.
 
     Args:
         recounted: by the model's tokenizer; None: there is none here.
@@ -28,7 +28,7 @@ def completion_tokens(answer: Answer, recounted: int | None, flags: list[str]) -
     if recounted is None:
         raise EngineError(
             FaultKind.generation_failed,
-            "the server states no usage, and chunks are no tokens",
+            "the server states no usage, and chunks are not tokens",
             remedy="set engine.tokenizer to the model's folder, or let the server send usage",
         )
     flags.append("tokens_by_tokenizer")
@@ -38,7 +38,7 @@ def completion_tokens(answer: Answer, recounted: int | None, flags: list[str]) -
 
 
 def prompt_tokens(answer: Answer, prompt_ids: Sequence[int] | None, flags: list[str]) -> int:
-    """How many tokens the prompt has.
+    """Return the number of tokens of the prompt.
 
     Args:
         prompt_ids: by our own tokenizer; None: there is none here.
@@ -83,7 +83,7 @@ def all_counts(
     drafted_per_step: int | None,
     ignores_end: bool,
 ) -> Counts:
-    """Every count of one answer, to be held against each other."""
+    """All counts of one answer, which are checked against each other."""
     usage = answer.usage
     reasoning = stated_count(usage.get("completion_tokens_details"), "reasoning_tokens")
     broken = "\ufffd" in "".join(answer.written)  # bytes that were no character: their tokens cannot be recounted

@@ -50,11 +50,11 @@ _NOT_READY = (502, 503)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSettings(RequestSettings):
-    """What every engine of this kind is told of its server."""
+    """The server settings of every engine of this kind."""
 
-    attach: str | None = setting(None, "Address of a server that runs already. null: launch one.")
+    attach: str | None = setting(None, "Address of a server that is already running. null: launch one.")
     log_file: str | None = setting(None, "With attach: the server's log, where its signs are read.")
-    ready_s: float = setting(900.0, "How long the server may take until its first completion.", limit=above(0))
+    ready_s: float = setting(900.0, "Longest time of the server until its first completion.", limit=above(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class LaunchedEngine(ServerEngine):
     process: ServerProcess | None = None  # the server; None before it is launched, after it ended, and if attached
     folder: "tempfile.TemporaryDirectory[str] | None" = None  # its scratch files
 
-    # ---- what each engine says ----
+    # ---- defined by each engine ----
 
     @abstractmethod
     def _settings(self) -> LaunchSettings:
@@ -81,7 +81,7 @@ class LaunchedEngine(ServerEngine):
 
     @abstractmethod
     def _command(self, port: int, folder: Path) -> ServerSpec:
-        """How to start it; what it needs is written below the folder."""
+        """Return how to start it; the files that it needs are written below the folder."""
 
     @abstractmethod
     def _widths(self) -> Widths:
@@ -94,7 +94,7 @@ class LaunchedEngine(ServerEngine):
         return Client(url, timeouts=Timeouts(first_token_s=own.first_token_s, idle_s=own.idle_s))
 
     def _after_ready(self, first: Answer) -> Sequence[str]:
-        """What to do once it answers; notes for the load's record."""
+        """Do the work that is needed once it answers; return notes for the record of the load."""
         return ()
 
     # ---- the contract ----
@@ -244,7 +244,7 @@ def served_folder(checkpoint: Mapping[str, Any], scratch: Path) -> tuple[Path, C
 
 
 def installed_versions(python: str, *distributions: str) -> dict[str, str | None]:
-    """What is installed for an interpreter; None: not there.
+    """Return the packages installed for an interpreter; None for a missing one.
 
     Raises:
         EngineError: the interpreter does not run.

@@ -30,7 +30,7 @@ _OWED_S = 30.0  # an earlier request's sign that comes later than this is not ex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What every request of an arm asks of its server.
+    """The demands of every request of an arm on its server.
 
     Attributes:
         mechanism: None: plain decoding.
@@ -55,7 +55,7 @@ class Surroundings:
 
     @property
     def log_mark(self) -> int:
-        """Where the log's next line begins."""
+        """Return the place at which the log's next line begins."""
         return 0 if self.log is None else self.log.size
 
 
@@ -134,7 +134,7 @@ class SignReader:
     # ---- after a request ----
 
     def owe(self, usage: Usage) -> None:
-        """Note a request of ours whose signs nobody waited for."""
+        """Record a request of ours whose signs are not waited for."""
         self._owed.append((usage, time.monotonic() + _OWED_S))
 
     def await_signs(self, answer: Answer, before: Mapping[str, Any], surroundings: Surroundings, asked: Asked) -> Seen:

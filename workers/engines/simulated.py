@@ -71,20 +71,20 @@ _TOKEN_OF = {word: token for token, word in enumerate(_VOCABULARY)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(EngineSettings):
-    """Of the fake clock."""
+    """Settings of the simulated engine, on a fake clock."""
 
     effect: float = setting(1.0, "True speed relative to the others.", limit=above(0))
     decode_tps: float = setting(100.0, "Decode rate before effect, drift and noise.", limit=above(0))
     prefill_tps: float = setting(1000.0, "Prefill rate before effect, drift and noise.", limit=above(0))
     noise: float = setting(0.01, "Standard deviation of the log rate.", limit=at_least(0))
-    drift: str = setting("none", "How the machine's speed changes over the run.", limit=one_of(*PROFILES))
+    drift: str = setting("none", "Course of the machine's speed over the run.", limit=one_of(*PROFILES))
     drift_size: float = setting(-0.34, "Change of speed, as a share, that the drift reaches.", limit=above(-1))
     drift_seed: int = setting(0, "Seed of drifts that are drawn.")
     block_size: int = setting(4, "Verify width, with acceptance.", limit=at_least(1), unit="tokens")
     acceptance: float | None = setting(
         None, "Share of proposed tokens that are accepted. null: plain decoding.", limit=within(0, 1)
     )
-    fallback: bool = setting(False, "Request speculation, run plain decoding, and say nothing.")
+    fallback: bool = setting(False, "Request speculation, decode plainly, and report nothing.")
     silent: bool = setting(False, "Give no sign whether it speculated.")
     prefix_cache: bool = setting(True, "Reuse the processed prefix between the turns of one conversation.")
     stop_after: int | None = setting(None, "Length of each answer. null: max_tokens.", limit=at_least(1), unit="tokens")
@@ -239,7 +239,7 @@ class Simulated(Engine):
         return tuple(steps)
 
     def _committed(self, turn: _Turn) -> Sequence[int]:
-        """How many tokens each tick after prefill's brings."""
+        """Return the number of tokens of each tick after prefill's."""
         if turn.steps is None:
             return [1] * (len(turn.answer_ids) - 1)
         return [committed for _, _, committed in turn.steps]
@@ -298,7 +298,7 @@ def _common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
 
 
 def _play(fault: str) -> Iterator[None]:
-    """What happens after the first token."""
+    """Play the fault after the first token."""
     actions: dict[str, Callable[[], Iterator[None]]] = {
         "crash": lambda: _end_by(signal.SIGKILL),
         "segfault": lambda: _end_by(signal.SIGSEGV),

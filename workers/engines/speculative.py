@@ -1,4 +1,4 @@
-"""What the engines on other packages' speculative loops share: one turn, its verify steps brought into one form, its
+"""The common part of engines on other packages' speculative loops: one turn, its verify steps in one form, its
 evidence counted.
 
 These packages commit the first token with prefill and then tokens a verify step; each step ticks once. They may overrun
@@ -47,7 +47,7 @@ class LoopResult:
 
 @dataclass(slots=True, kw_only=True)
 class SpeculativeTurn:
-    """One turn under way."""
+    """The current turn."""
 
     request: TurnRequest
     prompt_ids: list[int]
@@ -161,7 +161,7 @@ class SpeculativeEngine(CallbackEngine):
         return replace(timed, notes=[*timed.notes, self.NO_DRAFTING_PASS]) if request.draft and draft is None else timed
 
     def _block_draft(self) -> BlockDraft | None:
-        """The pass that proposes a block; None: there is none, or none that could be run alone."""
+        """Return the pass that proposes a block, or None if there is none that could be run alone."""
         return None
 
     def _probed(self) -> Probed:
@@ -247,7 +247,7 @@ def tokens_per_stamp(answer: LoopResult, done: Committed, *, ticks: int, engine:
     """The number of counting tokens that each tick brought.
 
     Raises:
-        EngineError: another number of ticks than the answer tells of: the stamps would belong to other tokens.
+        EngineError: the number of ticks is not that of the answer's steps: the stamps would belong to other tokens.
     """
     brought = answer.tokens_per_tick
     if brought is None:

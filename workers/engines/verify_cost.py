@@ -1,4 +1,4 @@
-"""What checking a block costs, without any draft: greedy decoding whose passes hold `block_size` tokens each.
+"""Measures the cost of checking a block without any draft: greedy decoding in passes of `block_size` tokens.
 
 The first token of a pass is the true next one, the others are fillers that are never accepted: the pass commits one
 token, and the fillers are taken out of the cache again. So the answer is plain decoding's, up to rounding, and decode
@@ -22,7 +22,7 @@ from workers.settings import EngineSettings, at_least, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(EngineSettings):
-    """Of plain decoding in wide passes."""
+    """Settings of plain decoding in wide passes."""
 
     block_size: int = setting(
         4, "Tokens per pass: the true one, and fillers that are never accepted.", limit=at_least(1), unit="tokens"
@@ -97,7 +97,7 @@ class VerifyCost(MlxEngine):
         return {"prefill_step_size": self._own.prefill_step_size}
 
     def _decode(self, turn: MlxTurn) -> Iterator[None]:
-        """Prefill all but the prompt's last token in chunks, then one pass a token."""
+        """Prefill all but the prompt's last token in chunks, then run one pass per token."""
         import mlx.core as mx
         from mlx_lm.models.cache import trim_prompt_cache
 
@@ -134,7 +134,7 @@ def fillers(text: Sequence[int], count: int) -> list[int]:
 
 
 def evidence_of(widths: Sequence[int], *, wanted: int, tokens: int) -> Evidence:
-    """Whether every token took a pass of the width that was asked for. A width of 1 asks for nothing."""
+    """Report whether every token took a pass of the requested width. A width of 1 requests nothing."""
     fitting = sum(width == wanted for width in widths)
     whole = fitting == len(widths) == tokens
     return Evidence(

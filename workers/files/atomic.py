@@ -57,7 +57,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def create_file(path: Path, content: bytes) -> None:
-    """Write a whole file where nothing is yet; of two processes that try, one succeeds.
+    """Write a whole file if there is none yet; of two processes that try, one succeeds.
 
     Raises:
         FileExistsError: something bears the name.

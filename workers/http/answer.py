@@ -36,7 +36,7 @@ _CHARACTERS_PER_TOKEN, _CHARACTERS_SPARE = 256, 65536
 
 @dataclass(slots=True)
 class Answer:
-    """What the stream has brought so far. `take` is called once per event.
+    """The content of the stream so far. `take` is called once per event.
 
     Attributes:
         text: the visible answer. reasoning: what the server marks as thinking. Neither holds the other.
@@ -62,7 +62,7 @@ class Answer:
 
     @property
     def whole(self) -> bool:
-        """Whether the answer itself has ended, whatever the stream still brings."""
+        """Return whether the answer itself has ended, whatever the stream still brings."""
         return self.finish_reason is not None
 
     @property
@@ -105,7 +105,7 @@ class Answer:
             raise self.failure(FaultKind.generation_failed, f"the stream ended with {said}: cut short")
 
     def failure(self, kind: FaultKind, message: str, *, remedy: str = "") -> EngineError:
-        """The error, with what had come before it kept beside it: a partial answer is no answer."""
+        """Return the error with the text that came before it: a partial answer does not count as one."""
         error = EngineError(kind, f"{message} (after {len(self.pieces)} pieces of text)", remedy=remedy)
         if self.pieces:
             partial = " ".join((self.reasoning + self.text).split())
@@ -119,7 +119,7 @@ class Answer:
             if event.name == "error":
                 raise self._reported(event.data) from None
             shown = f"{event.data[:_SHOWN]!r} ({error})"
-            raise self.failure(FaultKind.generation_failed, f"the server sent what is no JSON: {shown}") from None
+            raise self.failure(FaultKind.generation_failed, f"the server sent invalid JSON: {shown}") from None
         if isinstance(chunk, dict) and (problem := error_in(chunk)) is not None:
             raise self._reported(problem)
         if event.name == "error" or not isinstance(chunk, dict):
@@ -205,7 +205,7 @@ def _written(value: Any) -> str:
 
 
 def _call_texts(source: Mapping[str, Any]) -> Iterator[str]:
-    """The texts of a tool call's pieces, in today's form or the older one: tokens as well, though nobody reads them."""
+    """Return the texts of a tool call's pieces, in the current form or the older one: they count as tokens."""
     calls = source.get("tool_calls")
     functions = [call.get("function") for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
     for function in [*functions, source.get("function_call")]:

@@ -63,7 +63,7 @@ class Fetched:
 
 
 class Client:
-    """One server. Not thread-safe. No proxy and no redirect: what answers is what is at the address.
+    """One server. Not thread-safe. No proxy and no redirect: only the server at the address answers.
 
     Args:
         url: http or https, host and port; a path before `/v1` if the server has one.
@@ -91,7 +91,7 @@ class Client:
         """Send a prepared request; one tick each time that text of any channel, or the end, has come.
 
         Raises:
-            EngineError: with what had come before it as a note; a partial answer is never a whole one.
+            EngineError: the answer is incomplete; the text that came before is a note.
         """
         answer = reply.answer
         watchdog = Watchdog(self._connection, self.timeouts)
@@ -116,7 +116,7 @@ class Client:
         """One small answer.
 
         Raises:
-            EngineError: nobody answers, or not within `Timeouts.query_s`, or with more than 8 MiB.
+            EngineError: there is no answer within `Timeouts.query_s`, or one of more than 8 MiB.
         """
         return self._query("GET", path, None)
 
@@ -127,7 +127,7 @@ class Client:
             limit_s: how long the server may take; by default as long as for a small answer.
 
         Raises:
-            EngineError: nobody answers.
+            EngineError: there is no answer.
         """
         return self._query("POST", path, body, limit_s=limit_s)
 
@@ -135,7 +135,7 @@ class Client:
         """The JSON at a path.
 
         Raises:
-            EngineError: nobody answers, another status than 200, or no JSON.
+            EngineError: there is no answer, another status than 200, or an answer that is not JSON.
         """
         response = self.get(path)
         if response.status_code != httpx.codes.OK:
@@ -146,7 +146,7 @@ class Client:
             page = page_in(response.text)
             raise EngineError(
                 FaultKind.generation_failed,
-                f"{self.url}{path}: {f'{page}, no JSON' if page else f'no JSON ({error})'}",
+                f"{self.url}{path}: {f'{page}, not JSON' if page else f'not JSON ({error})'}",
                 remedy=OTHER_ADDRESS if page else "",
             ) from error
 
@@ -219,7 +219,7 @@ class Client:
         """A status of 200 and an event stream.
 
         Raises:
-            EngineError: else, with what the server said.
+            EngineError: any other status, with the server's text.
         """
         kind = response.headers.get("content-type", "").lower()
         encoding = response.headers.get("content-encoding", "identity")
@@ -300,7 +300,7 @@ def _refusal(response: "httpx.Response", text: str) -> str:
 
 
 def _error_in(text: str) -> str | None:
-    """The error that a JSON body reports; None if it reports none or is no JSON."""
+    """The error that a JSON body reports; None if it reports none or is not JSON."""
     try:
         body = read_json(text)
     except ValueError:

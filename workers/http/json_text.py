@@ -1,7 +1,7 @@
 """Reads JSON from servers, so that nothing in it can do harm. Pure.
 
 - NaN, Infinity and numbers beyond a float's range become null: they are not JSON, and not measurements.
-- A key that is stated twice with different values is refused: nobody knows which of them holds.
+- A key that is stated twice with different values is refused: it is unknown which value holds.
 - Nesting beyond the parser's depth, and numbers of thousands of digits, are refused.
 
 Surrogates stay as they are: the halves of a character may come in two texts.

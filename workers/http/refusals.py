@@ -23,7 +23,7 @@ class TooLate(Unreachable):
 
 
 class StatusError(EngineError):
-    """The server refused the request, in words of its own."""
+    """Raises an error with the server's own words when it refuses a request."""
 
     def __init__(self, url: str, status: int, said: str) -> None:
         kind = kind_of(said, FaultKind.generation_failed)

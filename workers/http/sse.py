@@ -19,7 +19,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class SseError(ValueError):
-    """What came is no event stream."""
+    """The bytes are not an event stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +121,5 @@ def _require_size(size_bytes: int) -> None:
 
 
 def _text(value: bytes) -> str:
-    """A field's value: one space less, and what is no UTF-8 replaced."""
+    """Return a field's value without one leading space, and with invalid UTF-8 replaced."""
     return value.removeprefix(b" ").decode("utf-8", errors="replace")

@@ -16,23 +16,23 @@ from typing import Any, Self
 from workers.errors import FaultKind
 from workers.http.answer import Answer
 
-_AFTER_DONE_S = 1.0  # how long the end of the stream may take once it said [DONE]
-_AFTER_FINISH_S = 10.0  # how long the usage and [DONE] may take once the answer has ended
+_AFTER_DONE_S = 1.0  # longest time to the end of the stream after [DONE]
+_AFTER_FINISH_S = 10.0  # longest time to the usage and [DONE] after the end of the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """In seconds."""
+    """Deadlines, in seconds."""
 
     connect_s: float = 10.0
     first_token_s: float = 600.0
     idle_s: float = 60.0
     total_s: float = 24 * 3600.0  # of a streamed answer; a run's own deadline comes earlier
-    query_s: float = 10.0  # for everything that is no generation
+    query_s: float = 10.0  # for everything but generations
 
 
 class Connection:
-    """The socket of the client's newest connection, as the HTTP package tells it."""
+    """Return the socket of the client's newest connection, as the HTTP package reports it."""
 
     def __init__(self) -> None:
         self._stream: Any = None
@@ -81,7 +81,7 @@ class Alarm:
 
 
 class Watchdog:
-    """Ends the connection when a deadline passes, and says which.
+    """Ends the connection when a deadline passes, and reports which one.
 
     A deadline moves with each token. Once the answer has ended, nothing that the server sends moves it any more.
     """
@@ -104,7 +104,7 @@ class Watchdog:
             self._since = time.monotonic()
 
     def ending(self, answer: Answer) -> None:
-        """What is left once the answer has ended: the usage and [DONE], then the stream's end."""
+        """Return the time left once the answer has ended: for the usage and [DONE], then for the stream's end."""
         left_s = _AFTER_DONE_S if answer.done else _AFTER_FINISH_S if answer.whole else None
         if left_s != self._left_s:
             self._since, self._left_s = time.monotonic(), left_s

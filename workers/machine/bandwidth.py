@@ -1,4 +1,4 @@
-"""Peak memory bandwidth: Apple's published figures for its chips, and a measurement where nobody publishes one.
+"""Peak memory bandwidth: Apple's published figures for its chips, and a measurement for chips without one.
 
 No interface of macOS states it. Unknown stays unknown: the brand does not separate the bins of a Max, the number of GPU
 cores does.
@@ -43,7 +43,7 @@ _PUBLISHED: dict[tuple[int, str], float | dict[int, float]] = {
 
 
 def published_gb_per_s(chip: str | None, gpu_cores: int | None) -> tuple[float | None, str]:
-    """The figure and its source, or None and why there is none.
+    """Return the figure and its source, or None and the reason.
 
     Args:
         chip: as macOS names it: "Apple M4 Max".
@@ -63,7 +63,7 @@ def published_gb_per_s(chip: str | None, gpu_cores: int | None) -> tuple[float |
 
 
 def measured_bytes_per_s() -> tuple[float | None, str]:
-    """Bytes per second and how they were measured, or None and why there is no figure. Takes about two seconds."""
+    """Return bytes per second and how they were measured, or None and the reason. Takes about two seconds."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "workers.machine.bandwidth"],

@@ -1,6 +1,6 @@
 """Readings of this machine held against a second source, for `interlace doctor --selftest`.
 
-Each check reads one fact twice, by what interlace uses and by something else, and says whether the two agree. What
+Each check reads one fact twice, by interlace's own way and by another, and states whether the two agree. What
 cannot be read here is unreadable with its reason: it proves nothing either way.
 """
 
@@ -27,7 +27,7 @@ _TICKS_S = 0.05  # either source counts in hundredths, and we go on working betw
 _HELD_BYTES = 256 * 2**20
 _MIB = 2**20
 
-# Allocates and touches so many bytes, says so, and waits to be ended.
+# Allocates and touches so many bytes, prints a line, and waits to be ended.
 _HOLD = "import sys; held = bytearray(int(sys.argv[1])); held[::4096] = b'x' * len(held[::4096]); print(1, flush=True);"
 _HOLD += "sys.stdin.read()"
 _BURN = "import time; t = time.process_time(); \nwhile time.process_time() - t < 0.5: pass\nprint(time.process_time())"
@@ -39,12 +39,12 @@ class Check:
 
     name: str
     result: str  # agrees, disagrees or unreadable
-    ours: str  # what interlace reads, or why it cannot
+    ours: str  # interlace's reading, or why there is none
     other: str = ""  # the second source
 
 
 def cross_checks(system: System) -> Iterator[Check]:
-    """Every check, one after the other; some seconds in all."""
+    """Run every check, one after the other; some seconds in all."""
     for name, check in _CHECKS.items():
         try:
             yield check(name, system)
@@ -90,7 +90,7 @@ def _cpu_of_this_process(name: str, system: System) -> Check:
 
 
 def _cpu_of_an_ended_child(name: str, _system: System) -> Check:
-    """What a child that has ended spent: by the parent's accounting, and by the child itself."""
+    """Compare the CPU time of an ended child by the parent's accounting and by the child itself."""
     before = reaped_cpu_s(os.getpid())
     done = subprocess.run([sys.executable, "-c", _BURN], capture_output=True, text=True, check=True, timeout=60)
     return compared(name, reaped_cpu_s(os.getpid()) - before, float(done.stdout), unit="s", within=0.3)
@@ -136,7 +136,7 @@ def _memory_of_a_child(name: str, system: System) -> Check:
 
 
 def _memory_comes_back(name: str, _system: System) -> Check:
-    """After SIGKILL of a child that held 256 MiB, the memory that is available is what it was before, or more."""
+    """Check that after SIGKILL of a child that held 256 MiB as much memory is available as before, or more."""
     before = psutil.virtual_memory().available
     with _holding() as child:
         held = psutil.virtual_memory().available
@@ -205,7 +205,7 @@ def _power_source(name: str, system: System) -> Check:
 
 
 def _clocks(name: str, _system: System) -> Check:
-    """The monotonic clock and the wall's run alike over a second."""
+    """Check that the monotonic clock and the wall clock agree over a second."""
     wall_s, monotonic_s = time.time(), time.monotonic()
     time.sleep(1.0)
     return compared(name, time.monotonic() - monotonic_s, time.time() - wall_s, unit="s", within=0.25)

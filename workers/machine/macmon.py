@@ -1,7 +1,7 @@
 """macmon as a stream: one process that prints a line each interval, so that a sample starts no program.
 
-Without root a Mac tells its GPU's clock only through such a tool, and asking it anew for every sample would cost a
-process a second. The stream belongs to the sampler and ends with it; its processor time is the sampler's.
+Without root a Mac reports its GPU's clock only through such a tool, and starting it anew for every sample would cost a
+process per second. The stream belongs to the sampler and ends with it; its processor time is the sampler's.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from workers.machine.optional_tools import MACMON
 from workers.machine.processes import PROCESS_FAULTS
 from workers.machine.system import System, Unreadable, Wrapped, tool_path
 
-STALE_INTERVALS = 3.0  # a line older than so many intervals says nothing of now
+STALE_INTERVALS = 3.0  # a line older than so many intervals does not describe the present
 STOP_GRACE_S = 1.0
 
 
@@ -56,7 +56,7 @@ class MacmonStream:
             Unreadable: none has come yet, or for some intervals.
         """
         if self._clock() - self._at_s > self._stale_s:
-            raise Unreadable("macmon prints nothing any more")
+            raise Unreadable("macmon no longer prints anything")
         if not self._line:
             raise Unreadable("macmon has printed nothing yet")
         return self._line
@@ -74,7 +74,7 @@ class MacmonStream:
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_GRACE_S)
-        self._process.kill()  # of one that has ended: nothing
+        self._process.kill()  # does nothing if it has ended
         self._process.wait()
         self._thread.join(STOP_GRACE_S)
         if self._process.stdout is not None:

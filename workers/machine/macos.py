@@ -18,7 +18,7 @@ POWER_SOURCES = {"AC Power": "mains", "Battery Power": "battery", "UPS Power": "
 POWER_MODES = ("automatic", "low", "high")
 VM_PRESSURES = {1: "normal", 2: "warning", 4: "critical"}
 THERMAL_STATES = ("nominal", "fair", "serious", "critical")  # NSProcessInfo's: moderate and heavy both are fair
-# Programs of the system that index or analyse while nobody watches, by the field that counts their processor time.
+# Programs of the system that index or analyse in the background, by the field that counts their processor time.
 SPOTLIGHT = re.compile(r"(?:mds|mds_stores|mdworker|mdworker_shared|mdbulkimport|mdsync|corespotlightd)")
 PHOTOS = re.compile(r"(?:photoanalysisd|photolibraryd|mediaanalysisd)")
 # Compiles the kernels of whatever program uses the GPU, in a process of its own that is not a child of that program.

@@ -74,7 +74,7 @@ def compressed_bytes(system: System | None = None) -> int:
 
 
 def unreturned_bytes(*, held_bytes: int, grown_bytes: int) -> int:
-    """The memory of ended processes that did not become available; 0 where the difference is not significant.
+    """Return the memory of ended processes that did not become available; 0 if the difference is not significant.
 
     On macOS what a killed process had wired may stay so.
 

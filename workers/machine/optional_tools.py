@@ -1,4 +1,4 @@
-"""Readings that a further tool or package brings: used where it is there, never required.
+"""Readings from optional tools and packages: used if installed, never required.
 
 macOS: the command `macmon` (GPU clock and use, temperatures, watts, fans), the package zeus-apple-silicon (energy).
 Linux: the package nvidia-ml-py (NVIDIA's clocks, use, temperature, throttle reasons, energy).
@@ -40,7 +40,7 @@ def parse_macmon(text: str, *keys: str) -> float:
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise Unreadable("macmon printed no JSON")
+        raise Unreadable("macmon printed invalid JSON")
     for key in keys:
         found = _at(body, key.split("."))
         if isinstance(found, int | float) and not isinstance(found, bool):
@@ -60,12 +60,12 @@ def _at(body: Any, path: list[str]) -> Any:
 
 
 def _macmon(*keys: str, zero: str | None = None) -> FieldReader:
-    """A figure of macmon's; `zero` says why it can be 0 or less without being so, None: such a figure is meant."""
+    """Return a figure of macmon's; `zero` is the reason to reject a figure of 0 or less (None: it is accepted)."""
 
     def field(system: System) -> float:
         found = parse_macmon(system.run(*MACMON), *keys)
         if zero is not None and found <= 0:
-            raise Unreadable(f"macmon tells {found:g}: {zero}")
+            raise Unreadable(f"macmon reports {found:g}: {zero}")
         return found
 
     return field
@@ -156,7 +156,7 @@ def _is_installed(name: str, _path: tuple[str, ...]) -> bool:
 
 @contextmanager
 def _reasons_of(package: str) -> Iterator[None]:
-    """Whatever an optional package throws is why there is no reading, and never the end of a run."""
+    """Turn any error of an optional package into the reason for a missing reading; it never ends a run."""
     try:
         yield
     except Unreadable:

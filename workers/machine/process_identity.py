@@ -39,7 +39,7 @@ def started_s(process: psutil.Process) -> float:
     Raises:
         psutil.Error: it has ended, or does not let itself be read.
     """
-    # What psutil itself tells processes apart by; no public method gives it.
+    # The value by which psutil itself distinguishes processes; no public method returns it.
     found: float = process._proc.create_time(monotonic=True)  # type: ignore[attr-defined] # noqa: SLF001
     return found
 
@@ -77,7 +77,7 @@ def is_living(pid: int, start_s: float, boot_id: str | None) -> bool:
 
 
 def current_lease(system: System | None = None) -> Lease:
-    """The lease of this very process."""
+    """Return the lease of this process."""
     process = psutil.Process()
     return Lease(pid=process.pid, process_started_at=started_s(process), boot_id=read_boot_id(system))
 
@@ -93,7 +93,7 @@ def holds(lease: Lease, system: System | None = None) -> bool:
     except psutil.NoSuchProcess:
         return False
     except PROCESS_FAULTS:
-        return True  # the pid is in use and cannot be told apart: better to wait than to run twice
+        return True  # the pid is in use by an unidentified process: better to wait than to run twice
     return status != psutil.STATUS_ZOMBIE and same_start(start_s, lease.process_started_at)
 
 

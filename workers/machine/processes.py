@@ -40,7 +40,7 @@ def own_peak_rss_bytes(root_pid: int) -> int | None:
 
 
 def _peak_rss_bytes(pid: int) -> int | None:
-    """None for a process that ends meanwhile, or without /proc."""
+    """Read it from /proc; None for a process that ends meanwhile, or without /proc."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
     except OSError:

@@ -190,7 +190,7 @@ class Replayed:
 
 def _whole(value: object) -> int:
     if type(value) is not int:
-        raise Unreadable(f"the report holds {value!r} where a whole number belongs")
+        raise Unreadable(f"the report holds {value!r} instead of a whole number")
     return value
 
 

@@ -19,7 +19,7 @@ _BY_FIELD = {
 
 
 def remedy(platform: str, field: str, reason: str) -> str | None:
-    """One line, or None where nothing is known to help."""
+    """Return the remedy in one line, or None if no remedy is known."""
     if reason.startswith("a difference needs two readings"):
         return "a second reading"
     for tool, words in _NEEDS_TOOL.items():

@@ -2,7 +2,7 @@
 
 `workers.machine.samples` starts it.
 
-A process of its own, niced, so that it takes the processor last and its cost can be told apart: each line holds the CPU
+A process of its own, niced, so that it takes the processor last and its cost can be separated: each line holds the CPU
 seconds that it has spent. It ends with its parent.
 """
 
@@ -46,7 +46,7 @@ def macmon_where_there(system: System, interval_s: float) -> Iterator[tuple[Syst
         try:
             stream = MacmonStream(interval_s=interval_s)
         except Unreadable:
-            stream = None  # not installed: the readings around a trial say so
+            stream = None  # not installed: the readings around a trial report it
     try:
         yield (system if stream is None else Streaming(system, stream)), stream
     finally:
@@ -64,7 +64,7 @@ def _sample(system: System, stream: MacmonStream | None, *, interval_s: float, p
         taken += 1
         if taken == 1:
             first = readings
-        elif taken == 2:  # what cannot be read here costs its attempts no longer
+        elif taken == 2:  # fields that cannot be read here are not tried again
             reader.narrow(worth_asking(first, readings, streamed=streamed))
         spent_s = time.process_time() + (0.0 if stream is None else stream.cpu_s())
         line = {"at_s": at_s, "readings": [asdict(reading) for reading in readings], "cpu_s": spent_s}
@@ -72,7 +72,7 @@ def _sample(system: System, stream: MacmonStream | None, *, interval_s: float, p
             sys.stdout.write(json.dumps(line) + "\n")
             sys.stdout.flush()
         except BrokenPipeError:
-            os._exit(0)  # nobody reads, and Python would complain once more at its end
+            os._exit(0)  # no reader is left, and Python would report an error at its end
         now_s = time.monotonic()
         due_s = due_s + interval_s if due_s + interval_s > now_s else now_s + interval_s
         time.sleep(due_s - now_s)  # of one that was held up: a whole interval, for a rate needs one

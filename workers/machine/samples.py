@@ -59,7 +59,7 @@ class Sampler:
 
     @property
     def problem(self) -> str | None:
-        """Why no samples come any more."""
+        """Return why no more samples come."""
         returncode = self._process.poll()
         return None if returncode is None else f"the sampler ended ({describe_exit(returncode)})"
 

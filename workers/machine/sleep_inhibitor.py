@@ -25,7 +25,7 @@ class Awake:
     holder: subprocess.Popen[bytes] | None = None  # None: nothing holds it
 
     def reading(self) -> Reading:
-        """The present state: somebody may have ended the tool."""
+        """Return the present state: the tool may have been ended."""
         if self.holder is not None and self.holder.poll() is not None:
             reason = f"{self.tool} has ended before the run: status {self.holder.returncode}"
             return Reading(field="kept_awake", source="no-sleep assertion", reason=reason)

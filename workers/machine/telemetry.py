@@ -237,7 +237,7 @@ class OwnCpu:
         return self._total_s
 
     def _reaped(self) -> float:
-        """The last value where it cannot be read; the rest counts as other processes'."""
+        """Return the value, or the last one if it cannot be read; the rest counts as other processes'."""
         try:
             return max(reaped_cpu_s(self._root_pid), self._reaped_s)
         except Unreadable:

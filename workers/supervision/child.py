@@ -56,9 +56,9 @@ class StopReport:
     returncode: int | None  # negative for a signal; None: it never started, or would not die
     signals: tuple[str, ...]  # those that it took: SIGTERM, SIGKILL
     survivors: tuple[int, ...]  # pids that no signal ended; they stay in the journal
-    open_ports: tuple[int, ...] = ()  # its servers' that somebody still answers
+    open_ports: tuple[int, ...] = ()  # of its servers, if they still answer
     hung: bool = False  # it was asked to end and did not within its time
-    held_bytes: int | None = None  # what all its processes held before the end; None: not asked, or unreadable
+    held_bytes: int | None = None  # memory of all its processes before the end; None: not read, or unreadable
 
 
 class Child:

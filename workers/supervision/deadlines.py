@@ -14,11 +14,11 @@ class Deadlines(Protocol):
 
     @property
     def load_s(self) -> float:
-        """From the spawn until the engine is ready."""
+        """Start the deadline from the spawn until the engine is ready."""
 
     @property
     def first_token_s(self) -> float:
-        """From a turn's start until its first token."""
+        """Start the deadline from a turn's start until its first token."""
 
     @property
     def inter_token_s(self) -> float:
@@ -26,11 +26,11 @@ class Deadlines(Protocol):
 
     @property
     def total_s(self) -> float:
-        """For a whole request, all its turns."""
+        """Return the deadline of a whole request with all its turns."""
 
     @property
     def teardown_s(self) -> float:
-        """For `stop`."""
+        """Return the deadline of `stop`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

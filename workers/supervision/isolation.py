@@ -97,7 +97,7 @@ def _watch(child: "subprocess.Popen[bytes]", source: Path, limits: Limits) -> No
             )
 
 
-_REMEDY = "the file is damaged, or made to do harm: fetch it again from a source that you trust"
+_REMEDY = "the file is damaged or malicious: fetch it again from a source that you trust"
 
 
 def _judge(returncode: int, answer: bytes, source: Path, tail: str) -> None:

@@ -53,7 +53,7 @@ def _start(values: list[str], source: BinaryIO, log: int) -> Filter:
 
 
 def wait_for(process: Filter | None) -> None:
-    """Wait until what was printed is in the log; not for long where something may still print."""
+    """Wait until all that was printed is in the log; only briefly if something may still print."""
     if process is not None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(END_S)
@@ -62,7 +62,7 @@ def wait_for(process: Filter | None) -> None:
 def main(values_fd: int) -> None:
     """Mask standard input onto standard output until it ends. Whole lines only, so that no secret is cut in two."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # what came before the end of the input is to be written
+        signal.signal(number, signal.SIG_IGN)  # all input up to its end has to be written
     with os.fdopen(values_fd, encoding="utf-8") as secrets:
         KNOWN.add(*json.load(secrets))
     held = b""

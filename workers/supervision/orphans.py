@@ -38,8 +38,8 @@ class Orphan:
 
     pid: int
     create_time: float  # see `workers.machine.process_identity.started_s`
-    title: str  # what it calls itself now
-    memory_bytes: int | None  # None: the system does not say
+    title: str  # its present command line
+    memory_bytes: int | None  # None: the system does not report it
     run_id: str
     arm: str
     proof: str  # journal | mark
@@ -120,7 +120,7 @@ class _Rules:
         return self._session(process) or self._port(process) or self._abandoned(process)
 
     def _session(self, process: psutil.Process) -> str | None:
-        """In the session of a worker whose run has ended; its number may have been used again since."""
+        """Find processes in the session of a worker whose run has ended; the session's number may have been reused."""
         try:
             sid = os.getsid(process.pid)
         except OSError:

@@ -16,7 +16,7 @@ from workers.machine.process_identity import OWNER_MARK
 from workers.supervision.server_process import listeners
 from workers.supervision.tcp_table import Connections, Peer, connections, plain_address
 
-UNSEEN = "who else uses it cannot be seen from here"
+UNSEEN = "its other clients cannot be seen from here"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _NOTHING = Connections(served=False, open=frozenset(), known=frozenset())
 
@@ -36,7 +36,7 @@ class PortWatch:
         self._visible = bool(self._known)
 
     def processes(self) -> frozenset[ProcessIdentity]:
-        """The processes that listen now; empty if none was ever visible, or none is there."""
+        """Return the processes that listen now; empty if there is none, or none was ever visible."""
         if self._visible and not (self._known and all(_listens(process, self._port) for process in self._known)):
             self._known = self._look()
         return frozenset(ProcessIdentity(pid=process.pid, started_at=process.create_time()) for process in self._known)

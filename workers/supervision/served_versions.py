@@ -1,6 +1,6 @@
 """The versions in a server's own environment, which made its figures; the worker's own versions did not.
 
-Asked in this order: the interpreter that the launch command leads to; what the server says of itself; the process
+Asked in this order: the interpreter that the launch command leads to; the server's own report; the process
 behind its port, by the libraries that it has loaded. What none of them states is unknown, with the reason.
 """
 

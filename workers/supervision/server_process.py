@@ -117,7 +117,7 @@ class ServerProcess:
         path = path_of_descriptor(1)
         self._own_log = None if path is not None else tempfile.NamedTemporaryFile(prefix="interlace-", suffix=".log")
         self.log = ServerLog(path or Path(self._own_log.name if self._own_log else os.devnull))
-        self.log_start = self.log.mark()  # what is before it, an earlier process of this arm printed
+        self.log_start = self.log.mark()  # an earlier process of this arm printed the text before it
         self._filter: Filter | None = None
         try:
             with self.log.path.open("ab") as log, filtered(log.fileno()) as (place, self._filter):
@@ -135,7 +135,7 @@ class ServerProcess:
             raise EngineError(
                 FaultKind.load_failed,
                 f"cannot start {spec.title}: {error}",
-                remedy="is it installed where engine.command or engine.server_python says?",
+                remedy="is it installed in the environment of engine.command or engine.server_python?",
             ) from error
         self._family = Family(psutil.Process(self._popen.pid))
 
@@ -165,7 +165,7 @@ class ServerProcess:
         """The pid of the process that listens on the port; it must be the launched one or have come of it.
 
         Raises:
-            EngineError: nobody listens, or somebody else does: then whatever answers is another server.
+            EngineError: no process listens, or another process does: then another server answers.
         """
         pids = listeners(self.spec.port, among=self._family.living())
         if pids:

@@ -22,7 +22,7 @@ class Connections:
     """To one port.
 
     Attributes:
-        served: somebody on this machine listens on it, so that its clients are in the table.
+        served: a process of this machine listens on it, so that its clients are in the table.
         open: clients' ends of connections that are established.
         known: those, and the ends of connections that are closing or have just been closed.
     """
@@ -71,7 +71,7 @@ def _linux() -> Iterator[_Entry]:
 
 
 def _hexadecimal(text: str) -> Peer:
-    """As the kernel prints it: 32-bit words in the machine's byte order."""
+    """Parse an address as the kernel prints it: 32-bit words in the machine's byte order."""
     address, port = text.split(":")
     words = struct.unpack(f">{len(address) // 8}I", bytes.fromhex(address))
     return plain_address(str(ipaddress.ip_address(struct.pack(f"={len(words)}I", *words)))), int(port, 16)

@@ -1,6 +1,6 @@
 """The parent's handle of one arm's worker: load it, ask it, notice whatever goes wrong, and end it for certain.
 
-Every wait has a deadline. A worker that crashes, hangs, talks garbage or ends without an answer is a `WorkerFault` with
+Every wait has a deadline. A worker that crashes, hangs, sends garbage or ends without an answer is a `WorkerFault` with
 its kind; by then its processes are ended and the caller may spawn another. This process never imports mlx.
 """
 
@@ -42,8 +42,8 @@ class WorkerProcess:
     """One worker process, spawned by `load`. Not thread-safe. A context manager: leaving it stops the worker.
 
     Attributes:
-        hello: what the process said of itself; None before `load`.
-        loaded: what the engine said of itself; None before `load`.
+        hello: the process's description of itself; None before `load`.
+        loaded: the engine's description of itself; None before `load`.
     """
 
     def __init__(self, spec: WorkerSpec) -> None:
@@ -270,7 +270,7 @@ class WorkerProcess:
         )
 
     def _raise_last_failure(self, child: Child, failure: Failure, default: FaultKind) -> NoReturn:
-        """The worker said what went wrong and is about to end."""
+        """Handle a fault that the worker has reported; it is about to end."""
         child.reap(EXIT_GRACE_S)
         self._raise_fault(child, _kind_of(failure, default), failure.message, detail=failure.detail)
 
@@ -280,11 +280,11 @@ class WorkerProcess:
         if returncode is None:
             self._raise_fault(child, FaultKind.exited_without_record, "closed its channel without an answer")
         words = describe_exit(returncode)
-        if self.hello is None:  # an interpreter that cannot run a worker says why before it ends
+        if self.hello is None:  # an interpreter that cannot run a worker prints the reason before it ends
             words += f", {_last_line(child.log_tail())}"
         if returncode == 0:
             self._raise_fault(child, FaultKind.exited_without_record, f"ended without an answer ({words})")
-        # Metal's and C++'s errors end the process; what they say is in the log.
+        # Metal's and C++'s errors end the process; their text is in the log.
         self._raise_fault(child, classify_text(child.log_tail()) or FaultKind.crashed, f"crashed ({words})")
 
     def _raise_fault(self, child: Child, kind: FaultKind, message: str, *, detail: str = "") -> NoReturn:

@@ -83,7 +83,7 @@ def find_folder(checkpoint: Mapping[str, Any]) -> Path | None:
 
 
 def describe(checkpoint: Mapping[str, Any]) -> CheckpointInfo | None:
-    """Describe a resolved checkpoint of any source; None where its folder does not exist yet.
+    """Describe a resolved checkpoint of any source; None if its folder does not exist yet.
 
     Raises:
         EngineError: its folder is broken.
@@ -139,7 +139,7 @@ def inspect(path: Path | str) -> CheckpointInfo:
         words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise EngineError(
             FaultKind.checkpoint_corrupt,
-            f"{path}: its config.json or its headers make no sense ({words})",
+            f"{path}: its config.json or its headers are not valid ({words})",
             remedy="fetch the checkpoint again",
         ) from error
 
@@ -192,7 +192,7 @@ def _require(checkpoint: Mapping[str, Any], key: str) -> None:
 
 
 def _import_name(name: str) -> str:
-    """What to import to get a checkpoint: both quantised ones come together, the unquantised one by its own name."""
+    """Return the name to import for a checkpoint: both quantised ones come together, the unquantised one separately."""
     return name if name.endswith("-f32") else name.split("-")[0]
 
 
@@ -234,13 +234,13 @@ def _activation_dtype(dtypes: Mapping[str, str]) -> str | None:
 
 
 def _whole(value: Any) -> int | None:
-    """A number, where the family has one: some have a list, one number a layer.
+    """Return a number if the family has one; some families have a list, with one number per layer.
 
     Raises:
         ValueError: a number that no model has.
     """
     if type(value) is int and not 0 <= value < _MOST:
-        raise ValueError(f"{value:.3g} where a count belongs" if abs(value) < 10**300 else "a count beyond all bounds")
+        raise ValueError(f"{value:.3g} is not a valid count" if abs(value) < 10**300 else "a count is out of range")
     return value if type(value) is int else None
 
 

@@ -128,7 +128,7 @@ def tokenizer_difference(target: Path, draft: Path, *, more_allowed: bool = Fals
         more_allowed: the draft may have tokens that the target lacks: its mask, say.
 
     Raises:
-        EngineError: a file is no tokenizer.
+        EngineError: a file is not a tokenizer.
     """
     files = [folder / "tokenizer.json" for folder in (target, draft)]
     if not all(file.is_file() for file in files) or files[0].read_bytes() == files[1].read_bytes():

@@ -1,6 +1,6 @@
 """Dummy checkpoints: random weights of a named shape, with a byte-level tokenizer that works.
 
-A dummy has the cost of a real model of its shape and says nothing sensible. Speed of plain decoding can be measured on
+A dummy has the cost of a real model of its shape and writes nonsense. Speed of plain decoding can be measured on
 it; acceptance cannot, and nothing that depends on the text. Shapes are plain values; building one needs mlx.
 """
 

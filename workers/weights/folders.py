@@ -18,7 +18,7 @@ from workers.errors import EngineError, FaultKind
 from workers.files.atomic import sync_folder, unfinished_folder
 from workers.files.private import make_private_folder, open_private
 
-MANIFEST = "interlace.json"  # in every folder made: what it was made of, and its files' digests
+MANIFEST = "interlace.json"  # in every made folder: its source, and its files' digests
 
 
 def checkpoints_dir() -> Path:
@@ -58,10 +58,10 @@ def made_folder(folder: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
     The caller holds `exclusive(folder)`: what an interrupted making left is removed.
 
     Args:
-        made_of: what tells this content from another, kept in the manifest.
+        made_of: identifies this content, kept in the manifest.
 
     Raises:
-        EngineError: the folder is there and nothing of ours made it.
+        EngineError: the folder exists and was not made by interlace.
     """
     _require_ours(folder)
     make_private_folder(folder.parent)
@@ -75,7 +75,7 @@ def made_folder(folder: Path, made_of: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def is_intact(folder: Path, made_of: Mapping[str, Any]) -> bool:
-    """True if a folder was made of this, with every file unchanged."""
+    """Return whether a folder was made from this source and every file is unchanged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         same = manifest.items() >= made_of.items()
@@ -101,7 +101,7 @@ def _require_ours(folder: Path) -> None:
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
         raise EngineError(
             FaultKind.unsupported_setting,
-            f"{folder} is there and no import made it",
+            f"{folder} exists and was not made by an import",
             remedy="move it away, or set INTERLACE_CHECKPOINTS to another folder",
         )
 

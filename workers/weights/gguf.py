@@ -281,7 +281,7 @@ def rename_weights(source: Path, arrays: Mapping[str, Any], config: Mapping[str,
 def _unknown_tensor(source: Path, name: str) -> EngineError:
     return EngineError(
         FaultKind.unsupported_setting,
-        f"{source}: a tensor {name} that this import does not know",
+        f"{source}: unknown tensor {name}",
         remedy="convert the original model with mlx_lm.convert and use source=local",
     )
 

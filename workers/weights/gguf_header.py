@@ -138,7 +138,7 @@ class _Reader:
         return shape, self._number("<I"), self._number("<Q")
 
     def _require_data(self, infos: dict[str, tuple[tuple[int, ...], int, int]], alignment: Any) -> None:
-        """Every tensor's data lies within the file."""
+        """Check that every tensor's data lies within the file."""
         if type(alignment) is not int or alignment < 8 or alignment & (alignment - 1) or alignment > 1 << 20:
             raise _Broken(f"general.alignment is {alignment!r}")
         start = -(-self._at // alignment) * alignment

@@ -162,7 +162,7 @@ def _require_digest(file: Path, expected: str) -> None:
         raise EngineError(
             FaultKind.checkpoint_corrupt,
             f"{file.name}: SHA-256 {found[:12]}..., expected {expected[:12]}...; the file is removed",
-            remedy="repeat the import; if it happens again, what is served is not what this version knows",
+            remedy="repeat the import; if it happens again, the served file is not the one that this version expects",
         )
 
 

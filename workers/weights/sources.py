@@ -66,7 +66,7 @@ def _download(checkpoint: Mapping[str, Any]) -> Path:
 
 
 def _require_bits(checkpoint: Mapping[str, Any], info: CheckpointInfo) -> None:
-    """A folder that is not what its configuration says would be measured under a wrong name."""
+    """Refuse a folder that differs from its configuration: it would be measured under a wrong name."""
     wanted = checkpoint.get("bits")
     if wanted is not None and info.bits is not None and wanted != info.bits:
         raise EngineError(

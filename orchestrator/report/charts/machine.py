@@ -23,7 +23,7 @@ def roofline(ceilings: Sequence[Ceiling], *, palette: Palette, layout: Layout) -
         "measured",
         scale={"domain": [0, end * 1.02], "nice": False},
         axis={"tickCount": 6},
-        title="passes a second (plain decoding: tokens a second)",
+        title="passes per second (plain decoding: tokens per second)",
     )
     ceiling, at = x | {"field": "ceiling"}, place("at", len(rows))
     known = "datum.ceiling != null"

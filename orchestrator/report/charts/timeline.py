@@ -94,7 +94,7 @@ def _x(course: Course, *, titled: bool) -> Spec:
         "at",
         scale={"domain": [first - air, last + air], "nice": False},
         axis={"grid": False, "tickCount": 6, "domain": True, "ticks": True},
-        title=None if not titled else "minutes of running" if course.by_time else "trial, in the order that they ran",
+        title=None if not titled else "minutes of run time" if course.by_time else "trial, in the order that they ran",
     )
 
 

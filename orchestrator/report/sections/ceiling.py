@@ -23,7 +23,7 @@ def ceiling_section(material: Material) -> Section | Absent:
         key="ceiling",
         title=_title(known),
         detail=(
-            f"Passes a second reached (bar) and allowed (mark): {_bandwidth(known[0])} over the bytes that a pass"
+            f"Passes per second reached (bar) and allowed (mark): {_bandwidth(known[0])} over the bytes that a pass"
             f" reads; {counted(material.findings.rounds, 'round')}."
         ),
         draw=lambda layout: roofline(known, palette=palette, layout=layout),
@@ -38,7 +38,7 @@ def _title(known: Sequence[Ceiling]) -> str:
     """Name the arm that comes nearest to the limit, of those whose share is known."""
     shares = {one.arm: one.share.value for one in known if one.share.value is not None}
     if not shares:
-        return "What the memory's bandwidth allows; how much of it was reached is unknown"
+        return "The memory's bandwidth sets a ceiling; the share reached is unknown"
     best = max(shares, key=lambda arm: shares[arm])
     return f"{in_a_headline(best)} reaches {percent(shares[best])} of what the memory's bandwidth allows"
 

@@ -35,7 +35,7 @@ def turns_section(material: Material) -> Section | Absent:
         )
         grids.append(_grid(own, workload))
     lead = (
-        "Medians by turn. new/s: prefill rate of the prompt tokens that no cache held; relative: time to the first"
+        "Medians by turn. new/s: prefill rate of the uncached prompt tokens; relative: time to the first"
         " token over the control's in the same turn."
     )
     lines = dict.fromkeys(ended(line) for one in arms for line in (*_remarks(one), *_unknown(one)))

@@ -53,12 +53,12 @@ def _evidence_lead(signs: Sequence[Sign]) -> str:
     asked = [sign for sign in signs if sign.requested]
     total = sum(sign.generations for sign in asked)
     if not total:
-        return "No arm asked for a mechanism: plain decoding, and nothing that says otherwise."
+        return "No arm asked for a mechanism: all decoded plainly, and no evidence contradicts it."
     ran = sum(sign.generations for sign in asked if sign.engaged)
     useful = sum(sign.generations for sign in asked if sign.useful)
     return (
         f"A mechanism was requested for {counted(total, 'measured generation')}: {percent(ran / total)} show that it"
-        f" ran, {percent(useful / total)} that something of it was used."
+        f" ran, {percent(useful / total)} that it was useful."
     )
 
 
@@ -74,7 +74,7 @@ def _flag(value: bool | None, *, wanted: bool | None = None) -> Cell:
 
 def claims_section(material: Material) -> Section | Absent:
     """Build the section on published figures about the same contrasts."""
-    title = "Beside what others published"
+    title = "Compared with published figures"
     if not material.claims:
         return Absent(title=title, reason="no stored claim is about a contrast that this run measured")
     rows = tuple(
@@ -88,13 +88,13 @@ def claims_section(material: Material) -> Section | Absent:
             MISSING if pair.verdict is None else verdict_cell(pair.verdict),
             _stands(pair),
             pair.claim.source,
-            "; ".join(pair.differs) or "nothing that is recorded",
+            "; ".join(pair.differs) or "no recorded condition",
         )
         for pair in material.claims
     )
     columns = ("claim", "here", "claimed", "measured", "verdict", "so", "source", "differs (claimed against measured)")
     grid = Grid(columns=columns, rows=rows, numeric=frozenset((2, 3)), below=frozenset((5, 6, 7)))
-    lead = "Where a condition differs, neither figure refutes the other."
+    lead = "If a condition differs, neither figure refutes the other."
     return Section(key="claims", title=title, lead=lead, grids=(grid,))
 
 
@@ -108,7 +108,7 @@ def _claimed(pair: Beside) -> str:
 def _stands(pair: Beside) -> Cell:
     if pair.stands == "unusable" and pair.verdict is not None:
         verdict = VERDICTS[pair.verdict]
-        return Cell(text=f"nothing to hold against it: the comparison is {verdict.words}", tone="bad")
+        return Cell(text=f"no figure to compare: the comparison is {verdict.words}", tone="bad")
     words = {
         "agrees": ("the interval holds the claim", "good"),
         "below": ("below the claim", "doubt"),
@@ -124,7 +124,7 @@ def _stands(pair: Beside) -> Cell:
 
 def left_out_section(material: Material) -> Section | Absent:
     """Build the section on trials that the verdict does not use, with the reasons."""
-    title = "What was left out, and why"
+    title = "Trials left out, and why"
     trials = material.trials.drop_duplicates("trial_id")
     out = trials[
         trials["kind"].isin(["measured", "bracket"])
@@ -282,5 +282,5 @@ def again_section(material: Material) -> Section:
         return Section(key="again", title=title, lead=lead, grids=(grid,))
     command = shlex.join(["interlace", "run", *plan.command])
     code = f"{command}\ninterlace audit {run.run_id}\ninterlace report {run.run_id} -o report.html"
-    lead = "The same line on the same versions draws the same orders; the verdict is computed from what is stored."
+    lead = "The same command on the same versions draws the same orders; the verdict follows from the stored trials."
     return Section(key="again", title=title, lead=lead, grids=(grid,), code=code, lines=tuple(plan.notes))

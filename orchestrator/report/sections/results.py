@@ -81,7 +81,7 @@ def course_section(material: Material) -> Section | Absent:
     )
     return Section(
         key="trials",
-        title="Why the verdict is what it is",
+        title="Reasons for the verdict",
         pictures=(picture,),
         lines=tuple(_drift_lines(material.result)),
     )
@@ -127,19 +127,19 @@ def _course_detail(material: Material, course: Course) -> Iterable[str]:
     )
     if course.drift:
         yield (
-            "Grey band: the control's own level, smoothed: the drift of the machine. Dashed: where an arm would lie if"
-            " it were the control's drift times the arm's ratio."
+            "Grey band: the control's own level, smoothed: the drift of the machine. Dashed: that drift times the arm's"
+            " ratio, where the arm is expected."
         )
     if course.drawn_together > 1:
         yield f"Each mark is the median of up to {course.drawn_together} trials, its line their middle half."
     if any(spot.state != "used" for spot in course.spots):
         yield (
-            "Crosses: red ones are invalid trials, amber ones those that a rule excludes or that were interrupted; at"
-            " the foot where nothing was measured."
+            "Crosses: red for invalid trials, amber for excluded and interrupted ones; at the bottom if nothing was"
+            " measured."
         )
     if len(material.treatments) > MOST_TOGETHER:
         shown = min(len(material.treatments), MOST_PANELS)
-        across = "minutes of running" if not material.run.simulated else "trials in their order"
+        across = "minutes of run time" if not material.run.simulated else "trials in their order"
         yield f"A panel an arm beside the control, {across} across; {shown} of {len(material.treatments)} arms."
 
 
@@ -152,7 +152,7 @@ def _machine_lines(material: Material, course: Course) -> Iterable[str]:
     elif not material.run.simulated:
         yield "No trial had to wait for the machine."
     if not course.by_time:
-        yield "Placed by their number, not by the clock: the clock of a simulation tells nothing."
+        yield "Placed by their number, not by the clock: a simulation's clock has no meaning."
 
 
 # ---- ratios ----
@@ -185,7 +185,7 @@ def _forest(material: Material, key: str, title: str, rows: Sequence[EffectRow])
         " difference that matters."
     )
     if floor:
-        detail += " Dark band: the control against itself (A/A), what two equal arms look like here."
+        detail += " Dark band: the control against itself (A/A), the difference that two equal arms show here."
     lower = METRICS[result.metric].lower_is_faster
     return Picture(
         key=key,
@@ -220,24 +220,24 @@ def _overall_title(material: Material) -> str:
     clear = [one for one in found if one.verdict == "supported"]
     if not clear:
         return (
-            "No arm is clear of the control"
+            "No arm differs clearly from the control"
             if len(found) > 1
             else f"{clause(found[0])[:1].upper()}{clause(found[0])[1:]}"
         )
     if len(clear) == len(found):
-        return "Every arm is clear of 1 and of the control against itself" if len(found) > 1 else _clear_title(clear[0])
+        return "Every arm is clear of 1 and of the A/A comparison" if len(found) > 1 else _clear_title(clear[0])
     names = [in_a_headline(one.treatment) for one in clear]
     return (
-        f"Clear of the control: {', '.join(names)}"
+        f"Clearly different from the control: {', '.join(names)}"
         if len(names) <= 3
-        else f"{len(clear)} of {len(found)} arms are clear"
+        else f"{len(clear)} of {len(found)} arms differ clearly"
     )
 
 
 def _clear_title(one: Comparison) -> str:
     if one.split is not None or one.varies is not None:
         return clause(one)
-    return f"{clause(one)}: clear of 1 and of the control against itself"
+    return f"{clause(one)}: clear of 1 and of the A/A comparison"
 
 
 def _parts_title(parts: Sequence[Comparison]) -> str:
@@ -246,11 +246,11 @@ def _parts_title(parts: Sequence[Comparison]) -> str:
         if one.verdict == "supported" and (speed := speed_of(one)) is not None:
             ways.setdefault(one.treatment, set()).add(speed > 1)
     if not ways:
-        return "By kind of prompt, workload and turn: no part alone has rounds enough, or a clear difference"
+        return "By kind of prompt, workload and turn: no part alone has enough rounds or a clear difference"
     split = [in_a_headline(arm) for arm, found in ways.items() if len(found) > 1]
     if split:
         return f"It depends on the prompts: {listed(split[:3])} faster in some parts and slower in others"
-    return "Each arm comes out the same way in every part that can be told"
+    return "Each arm's result has the same direction in every part that can be judged"
 
 
 def _effect_grids(material: Material) -> Iterable[Grid]:
@@ -269,7 +269,7 @@ def _effect_grids(material: Material) -> Iterable[Grid]:
             for one in found
         )
         columns = ("for", "by", "better", "than", "as fast", "rounds")
-        yield Grid(columns=columns, rows=rows, numeric=frozenset((4, 5)), caption="Which arm for what", extra=True)
+        yield Grid(columns=columns, rows=rows, numeric=frozenset((4, 5)), caption="Best arm by use", extra=True)
     yield _ratio_grid(material)
 
 
@@ -320,7 +320,7 @@ def rounds_section(material: Material) -> Section | Absent:
         " scale. Both trials of a round share the machine's state. Dashed: the run's ratio; band: its interval."
     )
     if any(len(panel.ratios) < panel_rounds for panel, panel_rounds in ((p, rounds_of(material)) for p in shown)):
-        detail += " Neighbouring rounds are drawn as their median where there are too many."
+        detail += " If there are too many rounds, neighbouring ones are drawn as their median."
     if len(panels) > len(shown):
         detail += f" The first {len(shown)} of {len(panels)} panels."
     palette = palette_of(material)
@@ -373,16 +373,16 @@ def _won(ratios: Sequence[tuple[int, float]], metric: str, label: str) -> str:
     lower = METRICS[metric].lower_is_faster
     won = sum((ratio < 1) if lower else (ratio > 1) for _, ratio in ratios)
     words = f"faster in {won} of {counted(len(ratios), 'round')}"
-    return f"{words}: what chance alone looks like" if label == AA_LABEL else words
+    return f"{words}: as chance alone would give" if label == AA_LABEL else words
 
 
 def _rounds_title(material: Material) -> str:
     whole = [one for one in material.overall if one.rounds and one.wins in (0, one.rounds)]
     if whole and len(whole) == len(material.overall):
-        return "Every arm comes out the same way in every round"
+        return "Every arm has the same direction in every round"
     if whole:
-        return f"{', '.join(in_a_headline(one.treatment) for one in whole[:3])}: the same way in every round"
-    return "No arm comes out the same way in every round"
+        return f"{', '.join(in_a_headline(one.treatment) for one in whole[:3])}: the same direction in every round"
+    return "No arm has the same direction in every round"
 
 
 # ---- numbers ----
@@ -397,7 +397,7 @@ def arms_section(material: Material) -> Section:
         grids.append(replace(_arms_grid(parts, caption="By kind of prompt"), extra=True))
     lead = (
         "Medians over an arm's usable generations, rates in tokens per second; token p95: the 95th percentile of the"
-        " times between tokens. They hold the drift: compare by ratios."
+        " times between tokens. They include the drift: compare by ratios."
     )
     return Section(key="arms", title="Each arm in numbers", lead=lead, grids=tuple(grids))
 
@@ -441,7 +441,7 @@ def _best_lines(result: AuditResult) -> Iterable[str]:
 
 def _best_line(each: BestSet, everyone: set[str]) -> str | None:
     if not each.arms:
-        return f"no arm is among the best everywhere ({each.scope.words}): it depends on the prompts, see each"
+        return f"no arm is among the best everywhere ({each.scope.words}): it depends on the prompts; see each part"
     if set(each.arms) != everyone:
         return f"not distinguishable from the best, {each.scope.words}: {', '.join(each.arms)}"
     return "over all no arm is distinguishable from the best" if each.scope == ALL else None
@@ -459,7 +459,7 @@ def included_words(one: Comparison) -> str:
     would = "would be" if one.included.verdict != one.verdict else "would still be"
     words = VERDICTS[one.included.verdict].words
     return (
-        f"{one.treatment}: with the first attempts, excluded trials too, it {would} {words}"
+        f"{one.treatment}: with all first attempts, excluded trials included, it {would} {words}"
         f" ({times(one.included.ratio)})"
     )
 
@@ -475,7 +475,7 @@ def _reason_lines(material: Material) -> Iterable[str]:
 def composition_section(material: Material) -> Section | Absent:
     """Build the section on two factors: each alone, both together, and whether they compose."""
     if material.composition is None:
-        return Absent(title="Two settings together", reason="the arms are no full table of two factors")
+        return Absent(title="Two settings together", reason="the arms do not form a full table of two factors")
     table, found = material.composition
     rows = []
     for one in found.compositions:
@@ -489,6 +489,6 @@ def composition_section(material: Material) -> Section | Absent:
     first = found.compositions[0].composition if found.compositions else None
     lead = f"{table.first} and {table.second}, over {' and '.join(table.base)}."
     if first is not None:
-        lead += f" Both together yield {percent(first.ratio)} of what the two alone promise."
+        lead += f" Both together yield {percent(first.ratio)} of the product of the two single effects."
     grid = Grid(columns=("", "ratio", "interval"), rows=tuple(rows), numeric=frozenset((1, 2)))
     return Section(key="composition", title="Two settings together", lead=lead, grids=(grid,))

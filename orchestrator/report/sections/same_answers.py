@@ -15,9 +15,9 @@ PROBE_TONES = {"near_tie": ("calm", "near tie"), "real": ("bad", "real differenc
 
 def losslessness_section(found: Losslessness | None) -> Section | Absent:
     """Build the section: identical answers, or the places where they diverge."""
-    title = "Do the arms write the same?"
+    title = "Are the arms' answers the same?"
     if found is None:
-        return Absent(title=title, reason="no two answers to the same prompt are there to compare")
+        return Absent(title=title, reason="there are no two answers to the same prompt to compare")
     told = [arm for arm in found.arms if arm.arm != arm.against or arm.deterministic is not None]
     notes = [one.note if one.note.startswith(one.arm) else f"{one.arm}: {one.note}" for one in told if one.note]
     compared = [one for one in told if one.identical or one.differs]
@@ -41,13 +41,13 @@ def losslessness_section(found: Losslessness | None) -> Section | Absent:
 def _lead(arms: Sequence[ArmLosslessness]) -> str:
     others = [one for one in arms if (one.identical or one.differs) and one.arm != one.against]
     differing = [one for one in others if one.differs]
-    how = "At temperature 0, token by token where both state their tokens."
+    how = "At temperature 0, token by token if both report token ids."
     if not others:
-        return f"No arm's answers could be held against another's. {how}"
+        return f"No arm's answers could be compared with another's. {how}"
     if not differing:
         return f"Every answer that was compared is identical: {listed([one.arm for one in others])}. {how}"
     alike = [one for one in others if one.identical and not one.differs and not one.unknown]
-    parts = [f"{one.arm} writes what {one.against} writes in all of {counted(one.prompts, 'answer')}" for one in alike]
+    parts = [f"{one.arm} equals {one.against} in all {counted(one.prompts, 'answer')}" for one in alike]
     parts += [
         f"{one.arm} differs from {one.against} in {one.differs} of {counted(one.prompts, 'answer')}"
         for one in differing
@@ -88,7 +88,7 @@ def _why_unknown(told: Sequence[ArmLosslessness], control: str) -> Iterable[str]
             counts = Counter(every).most_common()
             yield from (f"{name}: {count} {what}: {reason}" for reason, count in counts[:MOST_REASONS])
             if others := sum(count for _, count in counts[MOST_REASONS:]):
-                yield f"{name}: {others} {what} for other reasons, which --format json tells"
+                yield f"{name}: {others} {what} for other reasons; see --format json"
 
 
 def _forks(one: ArmLosslessness) -> Iterable[Fork]:

@@ -21,7 +21,7 @@ def widths_section(material: Material) -> Section | Absent:
     timed = [cost for cost in findings.verify_costs if cost.rounds_timed]
     lead = (
         "A verify round commits some tokens and costs some plain decoding steps of the same weights; the quotient is"
-        " the speed-up. Where the tokens lie above the cost, speculation pays."
+        " the speed-up. Speculation pays if the tokens lie above the cost."
     )
     return Section(
         key="widths",
@@ -46,7 +46,7 @@ def _lines(findings: Findings, timed: Sequence[VerifyCost]) -> Iterable[str]:
     for cost in over_all:
         if cost.one_more.value is not None:
             proposing = "" if cost.proposing in (None, 1.0) else " with a proposal"
-            yield f"{cost.arm}: one token more per round{proposing} would bring {times(cost.one_more.value)}"
+            yield f"{cost.arm}: one more token per round{proposing} would bring {times(cost.one_more.value)}"
     for curve in findings.pass_curves:
         if len(curve.cost) > 1:
             costs = ", ".join(f"{width}: {cost:.2f}" for width, cost in curve.cost)
@@ -135,8 +135,8 @@ def _widths_pictures(findings: Findings) -> Iterable[Picture]:
             key="passes",
             title=f"A pass of {width} tokens through {widest.checkpoint} {takes}",
             detail=(
-                "Time of one pass by the number of tokens in it, over that of one token: flat where the memory is the"
-                " limit, rising where computing is. Source:"
+                "Time of one pass by the number of tokens in it, over that of one token: flat if memory is the limit,"
+                " rising if computing is. Source:"
                 f" {listed(list(dict.fromkeys(curve.source for curve in passes)))}."
             ),
             draw=lambda layout: passes_by_width(passes, layout=layout),
@@ -159,7 +159,7 @@ def _widths_title(curves: Sequence[WidthCurve]) -> str:
     best = {scope_words(curve, several=several): curve.best.value for curve in curves}
     known = {name: round(width) for name, width in best.items() if width is not None}
     if not known:
-        return "What a verify round yields and costs, by its width"
+        return "Yield and cost of a verify round, by its width"
     if set(known.values()) == {1}:
         return "Plain decoding is predicted to be fastest: no width pays for its verification"
     if len(set(known.values())) == 1:

@@ -121,7 +121,7 @@ def test_a_damaged_database_gives_no_backup(database: Database, tmp_path: Path) 
     with database.path.open("r+b") as file:
         file.seek((page - 1) * size)
         file.write(b"\x0a" + b"\x00" * 7)
-    with pytest.raises(SchemaError, match=r"damaged, and so is its copy, which was thrown away"):
+    with pytest.raises(SchemaError, match=r"damaged, and so is its copy, which was removed"):
         backup(database.url, tmp_path / "x.db")
     assert not (tmp_path / "x.db").exists()
 

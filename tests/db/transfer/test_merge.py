@@ -131,7 +131,7 @@ def test_a_newer_database_is_refused_with_the_remedy(bench: Bench, tmp_path: Pat
 def test_what_is_none_of_ours_is_refused(database: Database, tmp_path: Path) -> None:
     with pytest.raises(TransferError, match="no such file"):
         merge(database.url, tmp_path / "none.db")
-    with pytest.raises(TransferError, match="is this very database"):
+    with pytest.raises(TransferError, match="is this database itself"):
         merge(database.url, database.path)
     foreign = tmp_path / "foreign.db"
     with closing(sqlite3.connect(foreign)) as connection:
@@ -233,7 +233,7 @@ def test_shared_things_keep_our_ids_and_learn_what_was_unknown(bench: Bench) -> 
         assert connection.execute("SELECT DISTINCT experiment_id, host_id FROM run").fetchall() == [("a-e", "a-h")]
 
 
-def test_shared_things_that_differ_are_told(bench: Bench) -> None:
+def test_shared_things_that_differ_are_reported(bench: Bench) -> None:
     ours, theirs = (bench.build(Description(side=side, bits=bits)) for side, bits in (("a", 8), ("b", 4)))
     assert bench.merge(ours, theirs).notes == ("checkpoint: the same one has bits 8 here and 4 there; ours kept",)
 
@@ -263,7 +263,7 @@ def test_a_stale_backup_changes_nothing_of_a_run_that_went_on(bench: Bench) -> N
     assert contents(ours) == before
 
 
-def test_a_round_measured_on_both_sides_stays_twice_as_attempts_and_is_told(bench: Bench) -> None:
+def test_a_round_measured_on_both_sides_stays_twice_as_attempts_and_is_reported(bench: Bench) -> None:
     sides = [
         Description(side=side, runs=[RunState(number=1, trials=[TrialState(round=3, owner=side)])]) for side in "ab"
     ]
@@ -339,7 +339,7 @@ def test_a_trial_of_another_runs_arm_is_refused(bench: Bench) -> None:
         bench.merge(ours, theirs)
 
 
-def test_runs_that_cannot_stand_beside_ours_are_left_out_and_told(bench: Bench) -> None:
+def test_runs_that_cannot_stand_beside_ours_are_left_out_and_reported(bench: Bench) -> None:
     ours = bench.build(Description(side="a", runs=[RunState(number=1), RunState(number=2, source="file")]))
     theirs = bench.build(
         Description(

@@ -32,7 +32,7 @@ def test_a_run_that_went_on_is_later_than_its_interruption() -> None:
     assert not more_advanced(stale, live)
 
 
-def test_before_there_were_heartbeats_the_start_of_its_process_tells() -> None:
+def test_before_there_were_heartbeats_the_start_of_its_process_decides() -> None:
     second = START.timestamp() + 3600
     assert more_advanced(row("running", runner_started_at=second), row("interrupted", runner_started_at=second - 60))
 

@@ -198,7 +198,7 @@ def test_a_flipped_bit_is_refused_or_harmless(
 
 
 def refusal(file: Path, content: Path) -> str | None:
-    """What unpacking a file says against it; None: nothing."""
+    """Return why unpacking a file fails, or None."""
     try:
         unpack(file, content)
     except TransferError as error:

@@ -16,7 +16,7 @@ QUICK = "workload=quick"
 # ---- arms ----
 
 
-def test_the_products_equal_arms_are_one_and_the_plan_says_so() -> None:
+def test_the_products_equal_arms_are_one_and_the_plan_reports_it() -> None:
     plan = plan_of(
         "checkpoint=smollm2-4bit,smollm2-8bit", "engine=mlx_lm,mlx_lm_draft", "engine.block_size=2,4,8", QUICK
     )
@@ -245,7 +245,10 @@ def test_a_control_that_is_no_one_arm_lists_the_arms(wanted: str) -> None:
         (["workload.max_tokens=1,2"], ["cannot be swept", "workload=a,b"]),
         (["workload.document_tokens=500"], ["document_tokens", "two_turns"]),
         (["workload=two_turns", "workload.file=x.jsonl"], ["workload.file=x.jsonl", "workload=prompts"]),
-        (["workload=quick,prompts", "workload.file=x.jsonl"], ["workload.file=x.jsonl", "which of quick, prompts"]),
+        (
+            ["workload=quick,prompts", "workload.file=x.jsonl"],
+            ["workload.file=x.jsonl", "several workloads (quick, prompts)"],
+        ),
         (["workload=prompts"], ["names no prompt file", "workload.file=my.jsonl"]),
         (["workload=prompts", "workload.file=absent.jsonl"], ["absent.jsonl", "workload.file=my.jsonl"]),
         (["engine.block_size=range(2,200)", "engine=mlx_lm_draft", "engine.prefill_step_size=range(1,99)"], ["19404"]),
@@ -320,7 +323,7 @@ def test_fewer_rounds_than_prompts_are_noted(tmp_path: Path) -> None:
     file = tmp_path / "eight.jsonl"
     file.write_text(lines)
     notes = plan_of("workload=prompts", f"workload.file={file}", "design.rounds=6").notes
-    assert "6 rounds leave 2 of 8 prompts out: one prompt a round" in notes
+    assert "6 rounds leave 2 of 8 prompts out: one prompt per round" in notes
 
 
 # ---- workloads ----
@@ -522,7 +525,7 @@ def test_the_database_alone(tmp_path: Path) -> None:
     assert db_url(["db=lab"], config_dir=tmp_path) == "sqlite:////data/lab.db"
 
 
-def test_a_simulated_run_says_so_in_its_checkpoint() -> None:
+def test_a_simulated_run_reports_it_in_its_checkpoint() -> None:
     plan = plan_of("engine=simulated", "engine.effect=1,2", QUICK)
     assert {arm.checkpoint["source"] for arm in plan.arms} == {"simulated"}
     assert {arm.draft for arm in plan.arms} == {None}

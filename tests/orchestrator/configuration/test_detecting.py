@@ -33,7 +33,7 @@ def test_smaller_effects_and_noisier_machines_need_more_rounds() -> None:
     assert rounds("10%", QUIET) < rounds("10%", NOISY)
 
 
-def test_detect_chooses_the_rounds_and_the_plan_says_so() -> None:
+def test_detect_chooses_the_rounds_and_the_plan_reports_it() -> None:
     plan = make_plan([*BASE, "design.detect=3%"], noise_of=lambda url: QUIET).plan
     assert plan.design.rounds == rounds("3%", QUIET)
     (note,) = [note for note in plan.notes if "design.detect=3%" in note]

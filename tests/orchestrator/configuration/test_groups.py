@@ -38,7 +38,7 @@ def test_shipped_options_stay_and_can_be_built_on(tmp_path: Path) -> None:
     assert plan.arms[1].engine["block_size"] == 7
 
 
-def test_the_users_option_wins_over_a_shipped_one_of_its_name_and_the_plan_says_so(tmp_path: Path) -> None:
+def test_the_users_option_wins_over_a_shipped_one_of_its_name_and_the_plan_reports_it(tmp_path: Path) -> None:
     write(tmp_path, "gate/default.yaml", "cooldown_s: 7")
     plan = plan_of(QUICK, config_dir=tmp_path)
     assert plan.gate.cooldown_s == 7.0
@@ -78,7 +78,7 @@ def test_the_users_root_may_choose_other_defaults(tmp_path: Path) -> None:
     plan = plan_of(config_dir=tmp_path)
     assert (plan.experiment, plan.arms[0].sampling["name"], plan.design.rounds) == ("lab", "sampled", 8)
     write(tmp_path, "config.yaml", "defaults:\n  - engine: mlx_lm\n  - _self_\n")
-    assert "names no checkpoint, no workload" in refusal(config_dir=tmp_path)
+    assert "lacks checkpoint, workload" in refusal(config_dir=tmp_path)
 
 
 def test_paths_in_yaml_start_at_their_configuration_folder(tmp_path: Path) -> None:
@@ -137,10 +137,14 @@ def test_references_within_a_group_are_resolved_and_others_refused(
         (
             "engine/mine",
             "defaults: [/schema/engine/mlx_lm@_here_, _self_]\n_target_: os.system",
-            ["`_target_: os.system` is no engine"],
+            ["`_target_: os.system` is not an engine"],
         ),
         ("engine/mine", "defaults: [/schema/engine/mlx_lm@_here_, _self_]\nkv_bits: 4", ["or name `_target_`"]),
-        ("engine/mine", "_target_: os.system", ["`_target_: os.system` is no engine", "workers.engines.mlx_lm.MlxLm"]),
+        (
+            "engine/mine",
+            "_target_: os.system",
+            ["`_target_: os.system` is not an engine", "workers.engines.mlx_lm.MlxLm"],
+        ),
         (
             "engine/mine",
             "_target_: workers.engines.mlx_lm_draft.MlxLmDraft\nblocksize: 4",
@@ -170,7 +174,7 @@ def test_an_engine_without_a_class_hears_no_list_of_classes(tmp_path: Path) -> N
     assert "workers.engines" not in refusal("engine=mine", QUICK, config_dir=tmp_path)
 
 
-def test_what_a_value_was_not_is_said_only_where_it_is_known(tmp_path: Path) -> None:
+def test_what_a_value_was_not_is_stated_only_where_it_is_known(tmp_path: Path) -> None:
     write(tmp_path, "sampling/mine.yaml", "template_options: 5")
     message = refusal("sampling=mine", QUICK, config_dir=tmp_path)
     assert message.endswith("sampling.template_options takes settings: {key: value}")

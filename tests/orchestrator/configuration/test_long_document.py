@@ -58,7 +58,7 @@ def test_every_seed_gives_clean_text_and_questions_about_what_is_in_it(seed: int
         assert re.match(r"\w+day \d+ \w+ 19\d\d\. [A-Z0-9].*\.$", paragraph)
 
 
-def test_the_questions_name_what_the_report_tells_of() -> None:
+def test_the_questions_name_what_the_report_mentions() -> None:
     (_, first), (second,) = two_turn_messages(tokens=5000, seed=0)
     report, _, question = first["content"].rpartition("\n\n")
     for asked in (question, second["content"]):

@@ -103,7 +103,7 @@ def test_the_identity_follows_text_turns_and_length_and_nothing_else() -> None:
         (line(id="mine/1") + "\n" + line(), ["line 2", "'mine/1'", "line 1"]),
         (line(messages=[]), ["no messages"]),
         (line(messages="Why?"), ["no messages"]),
-        (json.dumps({"turns": []}), ["turns is no list"]),
+        (json.dumps({"turns": []}), ["turns is not a list"]),
         (json.dumps({"turns": [[USER], []]}), ["no messages"]),
         (line(messages=["Why?"]), ["exactly role and content"]),
         (line(messages=[{"role": "user"}]), ["exactly role and content"]),
@@ -111,17 +111,17 @@ def test_the_identity_follows_text_turns_and_length_and_nothing_else() -> None:
         (line(messages=[{"role": "bot", "content": "x"}]), ["unknown role 'bot'", "system, user, assistant"]),
         (
             line(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
-            ["the user's content is empty or no text", "image_url", '"type": "text"'],
+            ["the user's content is empty or not text", "image_url", '"type": "text"'],
         ),
-        (line(messages=[{"role": "user", "content": []}]), ["the user's content is empty or no text"]),
+        (line(messages=[{"role": "user", "content": []}]), ["the user's content is empty or not text"]),
         (line(max_tokens=2**63), ["max_tokens is 9223372036854775808", "at most 1000000"]),
-        ('{"class": "a", "class": "b", "messages": []}', ["the key 'class' stands twice"]),
-        ('{"messages": [{"role": "user", "role": "user", "content": "x"}]}', ["the key 'role' stands twice"]),
+        ('{"class": "a", "class": "b", "messages": []}', ["the key 'class' appears twice"]),
+        ('{"messages": [{"role": "user", "role": "user", "content": "x"}]}', ["the key 'role' appears twice"]),
         ("[" * 100_000, ["nested too deeply"]),
-        ('{"max_tokens": ' + "9" * 5000 + "}", ["write one object a line"]),
+        ('{"max_tokens": ' + "9" * 5000 + "}", ["write one object per line"]),
         ('{"class": "\\ud83d", "messages": [{"role": "user", "content": "x"}]}', ["half a surrogate pair"]),
         (line(messages=[{"role": "user", "content": " "}]), ["the user's content is empty"]),
-        (line(messages=[{"role": "user", "content": [{"type": "text"}]}]), ["the user's content is empty or no text"]),
+        (line(messages=[{"role": "user", "content": [{"type": "text"}]}]), ["the user's content is empty or not text"]),
         (line(messages=[USER, {"role": "assistant", "content": "x"}]), ["last message is the assistant's"]),
         ('{"messages": [{"role": "user", "content": "\\ud800"}]}', ["half a surrogate pair"]),
     ],
@@ -192,5 +192,5 @@ def test_parts_of_text_are_joined_and_are_the_same_prompt_as_their_text() -> Non
 
 
 def test_what_is_no_file_is_refused_and_not_read() -> None:
-    with pytest.raises(InputError, match="is no regular file"):
+    with pytest.raises(InputError, match="is not a regular file"):
         read_workload({"name": "w", "kind": "prompts", "file": "/dev/zero", "max_tokens": 9})

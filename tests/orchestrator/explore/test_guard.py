@@ -1,4 +1,4 @@
-"""What may pass: reading, addressed to this machine."""
+"""The guard passes only requests that read and are addressed to this machine."""
 
 import asyncio
 import re

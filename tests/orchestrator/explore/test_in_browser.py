@@ -42,7 +42,7 @@ def browsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Page, st
 
 
 def settled(page: Page, expression: str) -> object:
-    """What a promise in the page comes to."""
+    """Return the result of a promise in the page."""
     answer = page.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
     return answer["result"].get("value")
 

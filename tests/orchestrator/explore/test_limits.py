@@ -1,4 +1,4 @@
-"""What one question may take, without a server."""
+"""The limits of one query, without a server."""
 
 import sqlite3
 from collections.abc import Iterator

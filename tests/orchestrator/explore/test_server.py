@@ -211,7 +211,7 @@ def test_ctrl_c_ends_it_cleanly_and_frees_the_port(explored: Explored) -> None:
         server.listen(port).close()
 
 
-def test_a_taken_port_is_said_and_the_usual_one_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_is_reported_and_the_usual_one_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

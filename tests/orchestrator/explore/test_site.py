@@ -1,4 +1,4 @@
-"""Where the explorer's addresses lead, and what it is told to show."""
+"""The targets of the explorer's addresses, and its configuration."""
 
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -62,7 +62,7 @@ def test_other_addresses_are_as_they_are(path: str) -> None:
     assert SITE.redirect(path, "") is None
 
 
-def test_what_a_form_sends_is_text_so_a_number_says_so() -> None:
+def test_a_form_sends_text_so_a_number_is_cast() -> None:
     told = metadata([MINE, *QUERIES], path="x.db")["databases"]["interlace"]
     mine = told["queries"]["mine"]
     assert mine["sql"] == "SELECT CAST(:least AS NUMERIC), ':least', :name, :run"

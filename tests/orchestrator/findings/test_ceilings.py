@@ -1,4 +1,4 @@
-"""What the memory's bandwidth allows."""
+"""The decode rate that the memory's bandwidth allows."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ def test_each_pass_of_the_drafter_reads_its_own_cache(kv: int, prompt: int, widt
         (arm("plain", read_bytes=None), KNOWN, "weights of model"),
         (arm("plain", kv_bytes=None), KNOWN, "bytes of the cache"),
         (drafting(draft_read_bytes=None), KNOWN, "drafter small reads"),
-        (drafting(draft_kv_bytes=None), KNOWN, "bytes of the cache a token, of the drafter"),
+        (drafting(draft_kv_bytes=None), KNOWN, "bytes of the cache per token, of the drafter"),
         (arm("plain"), Figure(value=None, source="the memory's bandwidth is unknown: M9"), "unknown: M9"),
     ],
 )

@@ -1,4 +1,4 @@
-"""An arm that parts earlier than rounding makes another part."""
+"""An arm that diverges earlier than rounding explains."""
 
 from collections.abc import Mapping
 
@@ -48,8 +48,8 @@ def test_an_arm_that_parts_first_in_every_prompt_is_flagged_and_its_peer_is_not(
     found = judged({"plain": [None] * 8, "one": [3] * 8, "other": [None] * 4 + [30] * 4}, ARMS)
     assert flagged(found) == ["one"]
     words = (
-        "one parts from plain before other, whose passes are as wide, in 8 of 8 prompts where one of the two parts"
-        " first (p = 0.0039, pairs tested: 2): earlier than rounding explains, whatever its near ties say."
+        "one diverges from plain before other, whose passes are as wide, in 8 of the 8 prompts in which one of the two"
+        " is first (p = 0.0039, pairs tested: 2): earlier than rounding explains, whatever its near ties suggest."
     )
     assert shown(found)[0] == words
 
@@ -86,7 +86,7 @@ def test_an_arm_that_times_passes_of_the_same_width_is_a_peer() -> None:
 
 
 def flips(luck: np.random.Generator, gaps: Floats, size: float) -> list[int | None]:
-    """Where noise of this size first exceeds the gap, per prompt."""
+    """Return for each prompt the place at which noise of this size first exceeds the gap."""
     hit = np.abs(luck.normal(0, size, gaps.shape)) > gaps
     return [int(row.argmax()) if row.any() else None for row in hit]
 

@@ -70,7 +70,7 @@ def test_an_answer_that_ends_early_differs_where_it_ends() -> None:
     assert (one.token_index, one.control_token, one.arm_token) == (2, 7, None)
 
 
-def test_the_probe_tells_a_near_tie_from_a_real_difference() -> None:
+def test_the_probe_distinguishes_a_near_tie_from_a_real_difference() -> None:
     probe = Probed(
         token_index=2,
         control_text=" dog",
@@ -105,11 +105,11 @@ FAILED = Probed(
     gap=None,
     rounding=None,
     verdict="unknown",
-    reason="the probes' 20 s were over before it was asked",
+    reason="the probes' 20 s were used up before this question",
 )
 
 
-def test_a_probe_that_failed_leaves_the_texts_that_the_answers_tell() -> None:
+def test_a_probe_that_failed_leaves_the_texts_that_the_answers_have() -> None:
     answers = answer("plain", [5, 6, 7], text="the quick dog"), answer("spec", [5, 6, 8], text="the quick fox")
     one = of(found(*answers, probes={("spec", "quick/0", 0): FAILED}), "spec").outcomes[0].divergence
     assert one is not None
@@ -222,18 +222,18 @@ def test_one_arm_that_answered_once_has_nothing_to_compare() -> None:
 # ---- as it is shown ----
 
 
-def test_each_reason_of_an_unknown_difference_is_told_once_with_its_count() -> None:
+def test_each_reason_of_an_unknown_difference_is_reported_once_with_its_count() -> None:
     prompts = [f"quick/{number}" for number in range(3)]
     answers = [answer("plain", [5, 6, 7], text="the quick dog", prompt_id=prompt) for prompt in prompts]
     answers += [answer("spec", [5, 6, 8], text="the quick fox", prompt_id=prompt) for prompt in prompts]
     probes = {("spec", prompt, 0): FAILED for prompt in prompts[1:]}
     assert shown(found(*answers, probes=probes)) == (
         f"spec: 2 unknown: {FAILED.reason}.",
-        "spec: 1 unknown: not probed: nobody asked the model how sure it was there.",
+        "spec: 1 unknown: not probed: the model was not asked for its probabilities there.",
     )
 
 
-def test_an_arm_that_stands_twice_is_told_apart() -> None:
+def test_an_arm_that_stands_twice_is_distinguished() -> None:
     arms = (arm("plain"), arm("4bit", weights="four"), drafting("4bit spec", weights="four"))
     said = shown(found(answer("plain", [1]), answer("4bit", [2]), answer("4bit spec", [3]), arms=arms))
     assert [line.split(":")[0] for line in said if "not probed" in line] == [
@@ -251,4 +251,4 @@ def test_reasons_without_end_are_cut() -> None:
     said = shown(found(*answers))
     assert len(said) == MOST_REASONS + 1
     assert said[0] == "spec: 1 not compared: it does not repeat itself (differs from its own first answer at token 1)."
-    assert said[-1] == f"spec: {9 - MOST_REASONS} not compared for other reasons, which --format json tells."
+    assert said[-1] == f"spec: {9 - MOST_REASONS} not compared for other reasons; see --format json."

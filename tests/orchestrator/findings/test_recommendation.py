@@ -1,4 +1,4 @@
-"""Which arm for what."""
+"""Best arm by use."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_an_arm_that_is_better_everywhere_is_named() -> None:
     assert not found.disagree
     # Not by one ratio: it depends on the prompt how much.
     assert found.sentence.startswith("spec against plain: the effect depends on the prompt")
-    assert found.sentence.endswith("on the average spec is faster.")
+    assert found.sentence.endswith("on average spec is faster.")
     same = recommend(judged(code=1.3, prose=1.3), ())
     assert same.sentence.startswith("spec is 1.30")
     assert "x as fast as plain (" in same.sentence
@@ -70,7 +70,7 @@ def test_a_shorter_wait_agrees_with_a_faster_decoder() -> None:
     assert {each.better for each in found.by_scope} == {"spec"}
 
 
-def test_nothing_found_is_said_as_the_verdict_says_it() -> None:
+def test_nothing_found_is_stated_as_the_verdict_says_it() -> None:
     assert recommend(judged(code=1.0), ()).sentence in (
         "spec against plain: no difference.",
         "spec against plain: could be drift.",

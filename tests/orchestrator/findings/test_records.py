@@ -61,7 +61,7 @@ def test_what_does_not_decode_plainly_is_none(changes: dict[str, Any]) -> None:
     assert plain(drafting(), arm(**changes)) is None
 
 
-def test_a_run_tells_whose_stamps_are_a_servers(tmp_path: Path) -> None:
+def test_a_run_reports_whose_stamps_are_a_servers(tmp_path: Path) -> None:
     arms = (plans.arm("plain"), plans.arm("served"), plans.arm("spec", acceptance=0.6, block_size=4))
     told = run(plans.plan(*arms, rounds=2), tmp_path)
     (cost,) = told.findings.verify_costs
@@ -77,11 +77,11 @@ def test_a_run_tells_whose_stamps_are_a_servers(tmp_path: Path) -> None:
     assert cost.plain_arm == "served"
 
 
-def test_a_run_tells_all_of_its_arms_samplers(tmp_path: Path) -> None:
+def test_a_run_reports_all_of_its_arms_samplers(tmp_path: Path) -> None:
     sampled = {"name": "sampled", "temperature": 0.6, "top_p": 1.0, "top_k": 0}
     free = replace(plans.arm("free"), sampling=sampled)
     tight = replace(plans.arm("tight"), sampling=sampled | {"name": "tight", "top_p": 0.1, "top_k": 1})
     assert run(plans.plan(free, tight, rounds=2), tmp_path).findings.sampling.note == (
-        "only equal samplers compare, and these differ in top_k, top_p:"
+        "only arms with equal samplers are comparable, and these differ in top_k, top_p:"
         " free at temperature 0.6; tight at temperature 0.6, top_k 1, top_p 0.1"
     )

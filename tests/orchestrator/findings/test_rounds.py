@@ -54,7 +54,7 @@ def test_the_chances_give_back_the_accept_length_of_one_width(steps: list[Step])
         assert chance == pytest.approx(float((rounds.accepted >= place).mean()))
 
 
-def test_rounds_that_proposed_fewer_tell_only_of_the_positions_that_they_had() -> None:
+def test_rounds_that_proposed_fewer_count_only_for_the_positions_that_they_had() -> None:
     steps: list[Step] = [(1, 1, 2), (1, 0, 1), (2, 2, 3), (2, 1, 2)]
     chances = Rounds.of([stepped("spec", steps, round_us=[1_000] * 4)]).chances()
     assert chances == pytest.approx((3 / 4, 3 / 4 * 1 / 2))
@@ -73,7 +73,7 @@ def test_what_the_answers_end_cut_is_no_rejection() -> None:
 
 
 @pytest.mark.parametrize("chance", [0.3, 0.7, 0.95])
-def test_short_answers_tell_the_chances_of_long_ones(chance: float) -> None:
+def test_short_answers_show_the_chances_of_long_ones(chance: float) -> None:
     """Blocks of 6 and answers of 9 tokens: the last round of most is cut."""
     luck = np.random.default_rng(1)
     answers = []
@@ -91,7 +91,7 @@ def test_short_answers_tell_the_chances_of_long_ones(chance: float) -> None:
     assert list(Rounds.of(answers).chances()) == pytest.approx(expected, abs=0.05)
 
 
-def test_rounds_without_a_proposal_are_counted_but_tell_of_no_position() -> None:
+def test_rounds_without_a_proposal_are_counted_but_count_for_no_position() -> None:
     steps: list[Step] = [(0, 0, 1)] * 3 + [(2, 2, 3)]
     rounds = Rounds.of([stepped("spec", steps, round_us=[1_000] * 4)])
     assert rounds.proposing == 0.25

@@ -1,4 +1,4 @@
-"""Only equal samplers compare."""
+"""Only arms with equal samplers are comparable."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_the_temperature_is_not_all_of_a_sampler(sampling_of: dict[str, Any], wo
         drafting(temperature=0.6, sampling=defaults | sampling_of),
     )
     found = sampling(arms, [])
-    assert found.note == f"only equal samplers compare, and these differ in {words}"
+    assert found.note == f"only arms with equal samplers are comparable, and these differ in {words}"
     assert found.by_temperature == ()
 
 

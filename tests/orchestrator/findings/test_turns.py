@@ -67,7 +67,7 @@ def test_the_turn_before_is_the_one_before() -> None:
     )
 
 
-def test_a_prefix_that_is_lost_in_some_conversations_is_told() -> None:
+def test_a_prefix_that_is_lost_in_some_conversations_is_reported() -> None:
     """The medians of five look well. Conversations are told apart by their round too."""
     found = [turns_of((1000, 0), (1100, 990), prompt_id=f"t/{number}") for number in range(3)]
     found += [turns_of((1000, 0), (1100, 0), prompt_id="t/0", round=place) for place in (1, 2)]
@@ -84,7 +84,7 @@ def test_an_earlier_turn_of_another_conversation_is_not_the_one_before(other: di
     assert told(*turns_of((900, 0), (1000, 890)), *turns_of((9000, 0), (9100, 8990), **other)).flags == ()
 
 
-def test_a_counter_is_not_said_to_lie_by_turns_that_lost_their_prefix() -> None:
+def test_a_counter_is_not_blamed_for_turns_that_lost_their_prefix() -> None:
     """However slow the machine was then; where most kept it, the counter is held against the time all the same."""
     assert told(*conversation(ttft_s=40.0, cached=0)).flags == ("prefix_lost",)
     kept = [replace(each, round=place) for place in (1, 2) for each in conversation(ttft_s=10.2, cached=1000)]
@@ -94,7 +94,7 @@ def test_a_counter_is_not_said_to_lie_by_turns_that_lost_their_prefix() -> None:
 def test_a_counter_that_says_nothing_was_cached_while_the_time_says_it_was() -> None:
     one = told(*conversation(ttft_s=0.4, cached=0, flags=("cached_zero_but_fast",)))
     assert one.flags == ("cached_zero_but_fast",)  # and not that the prefix was lost
-    assert "says 0 in 1 answers" in one.remarks[0]
+    assert "reports 0 in 1 answers" in one.remarks[0]
 
 
 def test_a_counter_that_says_cached_while_the_time_is_that_of_a_full_prefill() -> None:
@@ -104,7 +104,7 @@ def test_a_counter_that_says_cached_while_the_time_is_that_of_a_full_prefill() -
 
 
 @pytest.mark.parametrize(
-    ("ttft_s", "words"), [(0.4, "the prefix was reused"), (10.2, "it was processed again"), (5.0, "had cached")]
+    ("ttft_s", "words"), [(0.4, "the prefix was reused"), (10.2, "it was processed again"), (5.0, "does not report")]
 )
 def test_a_counter_that_is_missing_is_not_zero(ttft_s: float, words: str) -> None:
     one = told(*conversation(ttft_s=ttft_s, cached=None))

@@ -1,4 +1,4 @@
-"""What verifying costs and yields."""
+"""The cost and the yield of verification."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def cost(
     return one
 
 
-def test_a_round_is_told_in_plain_steps() -> None:
+def test_a_round_is_counted_in_plain_steps() -> None:
     one = cost()
     assert (one.width, one.rounds_timed, one.plain_arm) == (4, 6, "plain")
     assert one.accept_length == pytest.approx(13 / 6)
@@ -62,7 +62,7 @@ def test_a_timed_pass_splits_the_round_in_verification_and_drafting() -> None:
     one = cost(passes=Passes(target={"spec": times({1: 0.010, 4: 0.013})}, draft={}))
     assert one.verify_cost.value == pytest.approx(1.3)
     assert one.draft_cost.value == pytest.approx(0.7)
-    assert "leaves" in one.draft_cost.source
+    assert "the rest of the round" in one.draft_cost.source
     assert one.predicted.value == pytest.approx(13 / 6 / 2.0)
     assert "as a whole" in one.predicted.source  # it would be the same: what is left makes up the round
     assert not one.independent
@@ -96,7 +96,7 @@ def test_a_block_draft_takes_one_pass_of_its_block_a_round(round_us: int) -> Non
 
 def test_a_pass_of_the_wrong_width_is_no_drafting_pass_of_one_token() -> None:
     one = cost(passes=Passes(target={"spec": times({1: 0.010, 4: 0.013})}, draft={"spec": times({4: 0.001}, "draft")}))
-    assert "leaves" in one.draft_cost.source
+    assert "the rest of the round" in one.draft_cost.source
 
 
 def test_verification_that_outlasts_its_rounds_leaves_the_drafter_unknown() -> None:
@@ -153,7 +153,7 @@ def test_an_engine_that_copies_has_no_drafter() -> None:
         ((drafting(),), answers(), "no plain arm of model at temperature 0 ran beside it"),
         ((arm(temperature=0.7), drafting()), answers(), "no plain arm of model at temperature 0 ran beside it"),
         ((arm(weights="other"), drafting()), answers(), "no plain arm of model"),
-        ((arm(), drafting()), [*answers()[:1], answer("spec")], "the engine does not tell its verify rounds"),
+        ((arm(), drafting()), [*answers()[:1], answer("spec")], "the engine does not report its verify rounds"),
         ((arm(), drafting()), [answer("plain", [1, 2]), answers()[1]], "plain: fewer than 5 plain steps are timed"),
     ],
 )

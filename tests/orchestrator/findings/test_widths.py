@@ -85,7 +85,7 @@ def test_the_prediction_by_passes_is_that_of_brute_force(found_at: list[int | No
 def lookup_curve(
     steps: list[Step], target: dict[int, float], *, round_us: Sequence[float], width: int = 8
 ) -> WidthCurve | None:
-    """Of one arm that copies with this width."""
+    """Return the rounds of one arm that copies with this width."""
     arms = (arm(), drafting("lookup", engine="prompt_lookup", draft=None, width=width))
     given = [answer("plain", list(range(20))), stepped("lookup", steps, round_us=[round(us) for us in round_us])]
     passes = Passes(target={"lookup": PassTimes(arm="plain", role="target", seconds=target, source="timed")}, draft={})
@@ -95,7 +95,7 @@ def lookup_curve(
 
 
 def stretches(luck: np.random.Generator, *, easy: float, hard: float, length: int, tokens: int) -> list[bool]:
-    """Where the draft is right: in easy and in hard stretches by turns, of so many tokens in the mean."""
+    """Mark the tokens at which the draft is right: in alternating easy and hard stretches of this mean length."""
     marks: list[bool] = []
     chance = easy
     while len(marks) < tokens:
@@ -218,7 +218,7 @@ def test_passes_that_outlast_the_rounds_make_no_curve() -> None:
 
 @pytest.mark.parametrize("engine", ["prompt_lookup", "mlx_lm_draft"])
 def test_one_arm_whose_rounds_were_shorter_than_their_passes_spoils_them_for_its_family(engine: str) -> None:
-    """Of width 2 the pass takes twice the round, of width 8 it fits."""
+    """At width 2 the pass takes twice as long as the round, at width 8 it fits."""
     target = {1: 0.010, 2: 0.024, 8: 0.045}
     found = curve([3] * 6, engine=engine, target=target, widths={2: 12_000, 8: 50_000})
     assert found is not None
@@ -245,7 +245,7 @@ def test_the_curve_says_whether_the_drafter_was_timed() -> None:
     arms = (arm(), drafting("w4", width=4, engine="dflash"))
     given = [answer("plain", list(range(20))), stepped("w4", [(3, 2, 3)] * 6, round_us=[20_000] * 6)]
     target = {"w4": PassTimes(arm="plain", role="target", seconds={1: 0.010, 4: 0.015}, source="timed")}
-    for draft, share, words in (({16: 0.002}, 0.2, "the drafter's pass"), ({}, 0.5, "what they leave of the rounds")):
+    for draft, share, words in (({16: 0.002}, 0.2, "the drafter's pass"), ({}, 0.5, "the rest of the rounds")):
         drafted = {"w4": PassTimes(arm="w4", role="draft", seconds=draft, source="timed")} if draft else {}
         passes = Passes(target=target, draft=drafted)
         costs = verify_costs(arms, given, passes=passes, measured={})
@@ -279,7 +279,7 @@ def test_wider_rounds_than_were_timed_count_more_than_timed_passes() -> None:
 
 
 def test_rounds_that_an_answers_end_cut_short_do_not_make_a_width_cheap() -> None:
-    """Of each answer the last round proposes one token only, and takes less."""
+    """The last round of each answer proposes only one token, and takes less time."""
     arms = (arm(), drafting("w4", width=4, engine="dflash"))
     steps: list[Step] = [(3, 3, 4), (3, 3, 4), (1, 1, 2)]
     given = [answer("plain", list(range(20)))]

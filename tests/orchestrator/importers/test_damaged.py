@@ -81,5 +81,5 @@ def test_what_cannot_be_is_named(tmp_path: Path, name: str, path: tuple[Any, ...
 
 
 def test_what_is_no_file_is_not_read() -> None:
-    with pytest.raises(InputError, match="is no regular file"):
+    with pytest.raises(InputError, match="is not a regular file"):
         read_results(Path("/dev/zero"), Choices())

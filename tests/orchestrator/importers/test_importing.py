@@ -70,7 +70,7 @@ def test_the_command_line_knows_the_formats() -> None:
 # ---- times ----
 
 
-def test_times_without_a_zone_are_of_the_zone_named_and_that_is_said() -> None:
+def test_times_without_a_zone_are_of_the_zone_named_and_that_is_stated() -> None:
     source, results = read_results(FOLDER / "vllm_bench.json", Choices(timezone="America/New_York"))
     assert results.started_at == dt.datetime(2026, 2, 11, 2, 59, 40, tzinfo=dt.UTC)
     assert any("no zone; taken to be of America/New_York" in note for note in results.notes)
@@ -93,7 +93,7 @@ def test_else_they_are_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("the local zone (this machine's, --timezone names another)" in note for note in results.notes)
 
 
-def test_times_with_a_zone_stay_and_nothing_is_said() -> None:
+def test_times_with_a_zone_stay_and_nothing_is_stated() -> None:
     _, results = read_results(FOLDER / "mlx_chronos.json", Choices(timezone="Asia/Tokyo"))
     assert results.started_at == dt.datetime(2026, 2, 11, 8, 0, tzinfo=dt.UTC)
     assert not any("zone" in note for note in results.notes)
@@ -140,11 +140,11 @@ def test_what_an_audit_compares_is_what_most_arms_have() -> None:
         metric_of(results, "ttft_s", source="f")
 
 
-def test_the_same_file_twice_is_told_and_not_doubled(shell: Shell) -> None:
+def test_the_same_file_twice_is_reported_and_not_doubled(shell: Shell) -> None:
     first = shell("db", "import", str(FOLDER / "llama_bench.json"))
     assert "stored as run" in first.output
     again = shell("db", "import", str(FOLDER / "llama_bench.json"), "--experiment", "other")
-    assert "this very file was imported before, as run" in again.output
+    assert "this file was already imported, as run" in again.output
     listed = shell("query", "SELECT count(*) AS n FROM run", "--format", "csv")
     assert listed.output.split() == ["n", "1"]
 

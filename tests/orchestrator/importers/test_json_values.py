@@ -20,13 +20,13 @@ TEXT = json.dumps({"name": "grün", "value": 1})
         (codecs.BOM_UTF32_LE + TEXT.encode("utf-32-le"), "UTF-32"),
     ],
 )
-def test_a_byte_order_mark_is_left_out_and_told(content: bytes, called: str) -> None:
+def test_a_byte_order_mark_is_left_out_and_reported(content: bytes, called: str) -> None:
     found = decode(content, name="f")
     assert found.body == json.loads(TEXT)
     assert found.notes == (f"the file begins with a byte order mark ({called}), which was left out",)
 
 
-def test_without_a_mark_nothing_is_told() -> None:
+def test_without_a_mark_nothing_is_reported() -> None:
     assert decode(TEXT.encode(), name="f").notes == ()
 
 
@@ -62,7 +62,7 @@ def test_what_is_not_json_is_refused_in_one_line(content: bytes, words: str) -> 
         ('{"a": "\\ud83d", "b": "\\ud83d\\ude00"}', {"a": "\ufffd", "b": "\U0001f600"}, "half a surrogate pair in 1"),
     ],
 )
-def test_what_can_be_read_is_read_and_told(text: str, body: object, note: str) -> None:
+def test_what_can_be_read_is_read_and_reported(text: str, body: object, note: str) -> None:
     found = decode(text.encode(), name="f")
     assert found.body == body
     assert len(found.notes) == 1

@@ -74,7 +74,7 @@ def test_llama_bench_without_samples_and_with_a_zero() -> None:
     assert len(without.trials) == 1
     zero = read_body([test | {"samples_ns": [0, 640_000_000]}])
     assert [trial.error for trial in zero.trials] == ["no time was recorded", None]
-    assert said(zero, "samples_ns: 0 or no number, once, taken for not measured")
+    assert said(zero, "samples_ns: 0 or no number, once, taken as not measured")
 
 
 # ---- mlx-chronos ----
@@ -274,11 +274,11 @@ def test_names_say_what_differs() -> None:
 # ---- what a file leaves out, and older versions of it ----
 
 
-def test_failed_cancelled_and_left_out_requests_are_told_with_their_share() -> None:
+def test_failed_cancelled_and_left_out_requests_are_reported_with_their_share() -> None:
     vllm = read("vllm_bench_failed.json")
     assert said(vllm, "30 of 50 requests (60 %) failed; the figures are of the others")
     old = {key: value for key, value in body("vllm_bench_failed.json").items() if key != "failed"}
-    assert said(read_body(old), "30 of 50 requests (60 %) were sent and never told of")
+    assert said(read_body(old), "30 of 50 requests (60 %) were sent, but have no result")
     sampled = read("guidellm_sampled.json")
     assert said(sampled, "3 of 25 requests (12 %) failed")
     assert said(sampled, "2 of 25 requests (8 %) were cancelled or not completed")

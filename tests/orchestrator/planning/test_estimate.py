@@ -77,7 +77,7 @@ def test_cooling_down_and_swapping_models_cost_time() -> None:
         (100 * 3600, "about 4 days"),
     ],
 )
-def test_durations_are_said_as_people_say_them(duration_s: float, words: str) -> None:
+def test_durations_are_written_as_people_say_them(duration_s: float, words: str) -> None:
     assert about(duration_s) == words
 
 
@@ -130,12 +130,12 @@ def test_the_estimate_says_what_it_stands_on() -> None:
     mixed = estimate(plan, schedule, {"a": RATES, "b": guessed}, machine=CPU)
     assumed = estimate(plan, schedule, {"a": guessed, "b": guessed}, machine=CPU)
     assert measured.assumption == "by rates measured on this machine"
-    assert "measured on this machine and" in mixed.assumption
+    assert "measured on this machine; for" in mixed.assumption
     assert assumed.assumption.startswith("assuming a CPU")
     assert str(measured).startswith("about 2 min (by rates")
 
 
-def test_a_forecast_of_what_is_not_here_is_unknown_and_says_so() -> None:
+def test_a_forecast_of_what_is_not_here_is_unknown_and_reports_it() -> None:
     plan = plans.plan(plans.arm("a"), prompts=(ONE,))
     engine = {"_target_": "workers.engines.mlx_lm.MlxLm", "name": "mlx_lm"}
     checkpoint = {"name": "away", "source": "local", "path": "/no/such/folder", "draft": None}

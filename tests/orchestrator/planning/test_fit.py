@@ -1,4 +1,4 @@
-"""What would make a run fit: each remedy that is named is enough by itself; the numbers are those of the plan."""
+"""Remedies for a run that does not fit: each named remedy is enough by itself; the numbers are those of the plan."""
 
 import re
 from collections.abc import Callable
@@ -188,7 +188,7 @@ def test_a_workload_s_conversations_have_their_own_lengths() -> None:
         (None, None),
     ],
 )
-def test_a_peak_of_a_tenth_above_the_plan_is_told(peak_gb: float | None, note: str | None) -> None:
+def test_a_peak_of_a_tenth_above_the_plan_is_reported(peak_gb: float | None, note: str | None) -> None:
     peak = None if peak_gb is None else int(peak_gb * GB)
     assert peak_note(planned_bytes=10 * GB, peak_bytes=peak) == note
     assert peak_note(planned_bytes=None, peak_bytes=peak) is None

@@ -1,4 +1,4 @@
-"""What waits, as it is shown before a night: places in time, the total, what is done by then."""
+"""The queue as it is shown before a night: places in time, the total, and the runs done by a given time."""
 
 import datetime as dt
 from dataclasses import replace
@@ -73,7 +73,7 @@ def test_a_run_past_its_own_end_has_nothing_left() -> None:
 def test_after_a_run_of_unknown_length_no_time_is_promised() -> None:
     slots = agenda([waiting("a", 2), waiting("b", None), waiting("c", 1)], now=NOW)
     assert [slot.ends_at is None for slot in slots] == [False, True, True]
-    assert total_line(slots, now=NOW) == "3 runs: how long is not known for all; the others take about 3 h"
+    assert total_line(slots, now=NOW) == "3 runs: not all durations are known; the others take about 3 h"
     assert "not on this machine yet: qwen" in shown(slots)
 
 
@@ -83,7 +83,7 @@ def test_the_total_says_when_it_ends_and_what_is_done_by_then() -> None:
     at_seven, at_four = NOW + dt.timedelta(hours=9), NOW + dt.timedelta(hours=6)
     assert total_line(slots, now=NOW, until=at_seven) == "2 runs, about 7 h 40 min: ends about 05:40, before 07:00"
     assert total_line(slots, now=NOW, until=at_four) == (
-        "2 runs, about 7 h 40 min: ends about 05:40; stops at 04:00 after the round under way, 1 of 2 runs done by then"
+        "2 runs, about 7 h 40 min: ends about 05:40; stops at 04:00 after the current round, 1 of 2 runs done by then"
     )
 
 

@@ -20,7 +20,7 @@ def test_a_run_survives_two_hundred_kills(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_log_that_was_torn_by_a_power_cut_costs_the_last_trials_only(tmp_path: Path) -> None:
-    """What the disk had not got yet is missing; the rest is whole, and the run goes on from there."""
+    """Data that had not reached the disk is missing; the rest is whole, and the run continues from there."""
     path, plan = tmp_path / "run.db", planned(6)
     with opened(path) as database:
         run_id = stored_run(database, plan, tmp_path)

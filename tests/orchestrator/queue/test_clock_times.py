@@ -1,4 +1,4 @@
-"""What `--until` means, on days that have 24 hours and on days that have not."""
+"""The moment that `--until` names, on days with 24 hours and on days when the clocks change."""
 
 import datetime as dt
 from zoneinfo import ZoneInfo
@@ -77,7 +77,7 @@ def test_it_lies_ahead_by_a_day_at_most(now: dt.datetime, hour: int, minute: int
     assert dt.timedelta(0) < ahead <= dt.timedelta(hours=26)
 
 
-def test_moments_are_said_as_short_as_they_are_clear() -> None:
+def test_moments_are_written_as_short_as_they_are_clear() -> None:
     now = at("2026-11-30 22:14")
     assert spoken(at("2026-12-01 05:40"), now=now, zone=BERLIN) == "05:40"
     assert spoken(at("2026-12-02 05:40"), now=now, zone=BERLIN) == "Wed 05:40"

@@ -24,7 +24,7 @@ ODD_VALUES = (
 )
 
 
-def test_a_second_one_is_told_who_holds_it_and_what_to_do(other: "subprocess.Popen[str]") -> None:
+def test_a_second_one_learns_who_holds_it_and_what_to_do(other: "subprocess.Popen[str]") -> None:
     words = rf"process {other.pid} \(interlace work, at run the-run\) since \d{{4}}-.*interlace queue add"
     with pytest.raises(HeldError, match=words), MachineLock("interlace run") as lock:
         lock.take()

@@ -119,7 +119,7 @@ def test_at_the_time_the_round_is_finished_and_the_next_night_goes_on(tmp_path: 
     entry = queue.entry_of(database, first)
     assert entry is not None
     assert entry.state == "waiting"
-    assert "stopped as asked" in str(entry.note)
+    assert "stopped as requested" in str(entry.note)
     assert entry.run_status == "interrupted"
     assert 0 < entry.trials < 80
     assert entry.trials % 2 == 0  # whole rounds

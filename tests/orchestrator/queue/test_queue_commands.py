@@ -80,7 +80,7 @@ def test_entries_are_named_by_a_part_of_their_id(database: Database, tmp_path: P
     assert ids[0][-12:] not in said
     assert typed("queue", "move", ids[1][-8:], fails=True) == (
         2,
-        "queue move: give one place: --before ID, --first or --last",
+        "queue move: give one of --before ID, --first or --last",
     )
     assert typed("queue", "cancel", "nothing", fails=True)[0] == 2
 
@@ -163,8 +163,8 @@ def test_status_says_why_a_run_was_interrupted_and_how_it_goes_on(database: Data
         run.status, run.note = "interrupted", "the disk was full"
     said = " ".join(typed("status")[1].split())
     assert f"{run_id[-12:]}: the disk was full" in said
-    assert "what was interrupted goes on with `interlace work`, or `interlace resume RUN`" in said
-    assert "mend that" not in said
+    assert "continue an interrupted run with `interlace work` or `interlace resume RUN`" in said
+    assert "remove the cause" not in said
 
 
 def test_run_is_add_and_work(database: Database) -> None:

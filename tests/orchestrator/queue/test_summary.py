@@ -1,4 +1,4 @@
-"""What the morning is told: the file, and whoever else is to be told."""
+"""The summary of a night: the file, and the notifications."""
 
 import datetime as dt
 import http.server
@@ -38,7 +38,7 @@ SUMMARY = Summary(
     database="/data/interlace.db",
     began_at=END - dt.timedelta(hours=8),
     ended_at=END,
-    why="the time had come",
+    why="the time was up",
     runs=[
         ended(
             "done", verdicts="b against a: supported, faster, 1.08x.", problems=("invalid b, round 3: crashed: *x*",)
@@ -54,7 +54,7 @@ def test_the_file_says_what_ran_what_it_showed_and_where_to_look(tmp_path: Path)
     assert path == tmp_path / "nights" / "2026-11-30T0540Z.md"
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# interlace on mac: 1 of 2 runs done, 1 failed, 1 left in the queue\n")
-    assert "it ended because the time had come." in text
+    assert "it ended because the time was up." in text
     assert "b against a: supported, faster, 1.08x." in text
     assert r"- invalid b, round 3: crashed: \*x\*" in text
     assert r"preflight: arm b: not\_engaged." in text
@@ -65,7 +65,7 @@ def test_the_last_line_names_what_failed_and_left_the_queue() -> None:
     runs = [ended("failed"), ended("done", run_id="01a2-80"), ended("failed", run_id="01a2-81")]
     last = markdown(replace(SUMMARY, runs=runs)).splitlines()[-1]
     assert last == (
-        "What failed waits no longer; once it is mended: `interlace resume 01a2-7f`, `interlace resume 01a2-81`."
+        "Failed runs left the queue. Once the cause is removed: `interlace resume 01a2-7f`, `interlace resume 01a2-81`."
     )
     assert "resume" not in markdown(replace(SUMMARY, runs=runs[1:2]))
 

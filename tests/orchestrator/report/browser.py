@@ -38,7 +38,7 @@ FLAGS = (
 
 
 def chromium() -> str:
-    """Where the browser is; without one the test is skipped, unless CI or INTERLACE_REQUIRE_CHROMIUM demand it."""
+    """Find the browser; without one the test is skipped, unless CI or INTERLACE_REQUIRE_CHROMIUM demands it."""
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
         demanded = os.environ.get("CI") and sys.platform == "linux"  # a Mac keeps its browsers off the PATH
@@ -88,7 +88,7 @@ class Page:
                 return
 
     def evaluate(self, expression: str) -> Any:
-        """What an expression is in the page."""
+        """Evaluate an expression in the page."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")

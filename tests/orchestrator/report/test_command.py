@@ -47,7 +47,7 @@ def test_a_folder_is_refused_before_any_work(url: str, tmp_path: Path) -> None:
     assert "a folder is there" in str(done.exception)
 
 
-def test_a_place_that_cannot_be_written_is_told_in_one_line(url: str, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported_in_one_line(url: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = invoke("last", "--db", url, "-o", str(tmp_path / "file" / "report.html"))
     assert isinstance(done.exception, InputError)

@@ -11,7 +11,7 @@ ARMS = {"plain": 1.0, "fast": 1.3}
 
 
 def rows(run: FlatRun, *, apart_s: float = 30.0) -> pd.DataFrame:
-    """What the view has besides: one trial after the other."""
+    """Return the rows with the other columns of the view: one trial after the other."""
     frame = run.frame()
     start = pd.Timestamp("2026-01-01", tz="UTC")
     return frame.assign(
@@ -44,7 +44,7 @@ def test_an_arm_lies_at_its_ratio_to_the_drift() -> None:
     assert np.median(ratios) == pytest.approx(1.3, abs=0.02)
 
 
-def test_a_long_pause_is_cut_out_and_told() -> None:
+def test_a_long_pause_is_cut_out_and_reported() -> None:
     frame = rows(FlatRun(effects=ARMS))
     late = frame["sequence"] > 10
     frame["started_at"] = frame["started_at"] + pd.to_timedelta(np.where(late, 7 * 3600, 0), unit="s")

@@ -22,7 +22,7 @@ from orchestrator.report.writing import check_targets, write_images
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_every_chart_is_valid_vega_lite(report: Document, layout: Layout) -> None:
-    """Of every kind that this run has; ceilings and passes have tests of their own."""
+    """Return the pictures of every kind that this run has; ceilings and passes have separate tests."""
     for picture in report.pictures:
         alt.Root.validate(picture.draw(layout).spec)
 

@@ -85,12 +85,12 @@ def test_clip_paths_refer_to_what_is_there(read: Reader) -> None:
     assert used <= set(read.ids)
 
 
-def test_what_was_run_is_told(page: str, material: Material) -> None:
+def test_what_was_run_is_reported(page: str, material: Material) -> None:
     for text in (material.run.run_id, material.run.plan_sha256, str(material.run.seed), "interlace run"):
         assert text in page
 
 
-def test_a_simulation_says_so_before_everything_else(page: str) -> None:
+def test_a_simulation_reports_it_before_everything_else(page: str) -> None:
     assert page.index("A fake clock and no model") < page.index("<h1>")
 
 
@@ -100,13 +100,13 @@ def test_every_section_is_there_or_says_why_not(report: Document) -> None:
     assert {one.title for one in report.absent} == {
         "Two settings together",
         "How near to the ceiling",
-        "Beside what others published",
+        "Compared with published figures",
         "Samplers",
     }
     assert all(one.reason for one in report.absent)
 
 
-def test_every_picture_tells_what_it_shows_its_units_and_rounds(report: Document) -> None:
+def test_every_picture_reports_what_it_shows_its_units_and_rounds(report: Document) -> None:
     assert {picture.key for picture in report.pictures} >= {"trials", "ratios", "ratios-by-scope", "rounds", "widths"}
     for picture in report.pictures:
         assert len(picture.title.split()) > 3

@@ -36,8 +36,8 @@ def test_the_drift_stands_behind_what_it_leaves_undecided(material: Material) ->
     )
 
 
-def test_a_drift_that_equal_arms_show_as_well_is_not_told(material: Material) -> None:
-    """Of two control runs; the band of the picture shows what the rounds say."""
+def test_a_drift_that_equal_arms_show_as_well_is_not_reported(material: Material) -> None:
+    """This drift is that of two control runs; the band of the picture shows the drift within the rounds."""
     (over_all,) = (floor for floor in material.result.floors if floor.scope == Scope())
     wide = replace(over_all, effect=replace(over_all.effect, ci_low=0.5, ci_high=2.0))
     doubtful = tuple(replace(one, verdict="could_be_drift") for one in material.result.comparisons)
@@ -91,7 +91,7 @@ def test_many_arms_are_counted(material: Material) -> None:
         for number, verdict in enumerate(["supported", "supported", "could_be_drift", "no_difference", "underpowered"])
     )
     sentence = verdict_sentence(replace(material, result=replace(material.result, comparisons=several)))
-    assert sentence.startswith("Of 5 arms held against plain, 2 are faster (most of all arm ")
+    assert sentence.startswith("Of 5 arms compared with plain, 2 are faster (most of all arm ")
     assert re.search(r"1 makes no difference, 1 could be drift, because the machine .* and 1 has too few", sentence)
 
 
@@ -108,7 +108,7 @@ def test_parts_that_disagree_leave_no_winner(material: Material) -> None:
     )
 
 
-def test_an_unfinished_run_says_so_first(material: Material) -> None:
+def test_an_unfinished_run_reports_it_first(material: Material) -> None:
     words = dict(warnings(with_run(material, status="interrupted", note=None)))
     assert "The run is interrupted: " in words["Unfinished"]
     assert "Unfinished" not in dict(warnings(with_run(material, status="done")))
@@ -123,7 +123,7 @@ def test_what_was_not_randomised_gets_no_verdict(material: Material) -> None:
     imported = replace(material, result=replace(material.result, comparisons=found))
     source = {"origin": "llama_bench", "source_name": "a.json"}
     made = build_report(with_run(imported, randomised=False, simulated=False, status="done", **source), made_at=MADE_AT)
-    assert re.fullmatch(r"The order was not drawn at random: the .* cannot be told from drift\.", made.verdict)
+    assert re.fullmatch(r"The order was not drawn at random: the .* may be drift\.", made.verdict)
     assert dict(made.warnings)["Not randomised"].endswith("Verdicts need a run of interlace itself.")
     assert all("would explain it" in line.figure for line in made.lines)
     assert not {section.key for section in made.sections} & {"ratios", "rounds"}
@@ -145,7 +145,7 @@ def test_markdown_holds_all_and_obeys_nobody(report: Document, images: str | Non
     assert all(line.endswith("|") for line in rows)
 
 
-def test_arms_that_share_a_verdict_are_told_together(material: Material) -> None:
+def test_arms_that_share_a_verdict_are_grouped(material: Material) -> None:
     first = material.overall[0]
     pair = tuple(replace(first, treatment=name, verdict="underpowered") for name in ("a", "b"))
     sentence = verdict_sentence(replace(material, result=replace(material.result, comparisons=pair, drift=None)))

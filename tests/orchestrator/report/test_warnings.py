@@ -1,4 +1,4 @@
-"""What an audit says before its verdicts."""
+"""The warnings that an audit prints before its verdicts."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def stored(tmp_path: Path) -> tuple[Engine, Filled]:
 
 
 def caveats(engine: Engine, run_id: str) -> tuple[str, ...]:
-    """What the run's warnings say, but that it is simulated."""
+    """Return the run's warnings, except that it is simulated."""
     found = warnings(load_material(StoredRun.load(engine, run_id), record=False))
     return tuple(f"{word}: {text}" for word, text in found if word != "Simulated")
 
@@ -38,7 +38,7 @@ def test_a_whole_run_of_ours_has_none(stored: tuple[Engine, Filled]) -> None:
     assert caveats(engine, filled.last_run) == ()
 
 
-def test_order_end_and_lost_arms_are_told(stored: tuple[Engine, Filled]) -> None:
+def test_order_end_and_lost_arms_are_reported(stored: tuple[Engine, Filled]) -> None:
     engine, filled = stored
     with transaction(engine) as session:
         session.execute(
@@ -52,15 +52,15 @@ def test_order_end_and_lost_arms_are_told(stored: tuple[Engine, Filled]) -> None
             .values(state="dropped", state_reason="preflight: no server")
         )
     assert caveats(engine, filled.last_run) == (
-        "Not randomised: Results of vllm-bench: their order was not drawn at random, so no test can tell an effect from"
-        " drift. Verdicts need a run of interlace itself.",
-        "Unfinished: The run is interrupted (stopped at 07:00): 0 of 3 planned rounds complete. What follows is what is"
-        " stored so far.",
+        "Not randomised: Results of vllm-bench: their order was not drawn at random, so no test can distinguish an"
+        " effect from drift. Verdicts need a run of interlace itself.",
+        "Unfinished: The run is interrupted (stopped at 07:00): 0 of 3 planned rounds complete. This report covers the"
+        " trials stored so far.",
         "Dropped: draft-8bit (preflight: no server).",
     )
 
 
-def test_what_another_tools_file_left_out_is_told_again(stored: tuple[Engine, Filled]) -> None:
+def test_what_another_tools_file_left_out_is_reported_again(stored: tuple[Engine, Filled]) -> None:
     engine, filled = stored
     note = (
         "no single requests in the file\nleft out: a: 188 of 200 requests (94 %) failed; the figures are of the others"
@@ -71,7 +71,7 @@ def test_what_another_tools_file_left_out_is_told_again(stored: tuple[Engine, Fi
     assert caveats(engine, filled.last_run)[1:] == (f"L{note.splitlines()[1][1:]}",)
 
 
-def test_a_server_that_states_no_cached_tokens_is_told(stored: tuple[Engine, Filled]) -> None:
+def test_a_server_that_states_no_cached_tokens_is_reported(stored: tuple[Engine, Filled]) -> None:
     engine, filled = stored
     of_arm = select(Trial.id).join(Arm, Trial.arm_id == Arm.id).where(Arm.run_id == filled.last_run)
     with transaction(engine) as session:
@@ -79,7 +79,7 @@ def test_a_server_that_states_no_cached_tokens_is_told(stored: tuple[Engine, Fil
         mine = of_arm.where(Arm.name == name)
         session.execute(update(Generation).where(Generation.trial_id.in_(mine)).values(stamps_of="chunk"))
     (told,) = caveats(engine, filled.last_run)
-    assert told.startswith(f"Caches unknown: {name} states no cached tokens")
+    assert told.startswith(f"Caches unknown: {name} reports no cached tokens")
     with transaction(engine) as session:
         off = {"engine": {"prefix_cache": False, "attach": None}}
         session.execute(update(Arm).where(Arm.run_id == filled.last_run, Arm.name == name).values(config=off))
@@ -100,8 +100,8 @@ def test_what_an_earlier_method_decided_otherwise_stands_on_the_page_as_in_the_a
         )
     material = load_material(StoredRun.load(engine, filled.last_run), record=False)
     told = [text for word, text in warnings(material) if word == "Decided otherwise"]
-    assert told[0].startswith("plain-4bit against plain-8bit: method 1, on ")
-    assert "said supported faster (1.200); method" in told[0]
+    assert told[0].startswith("plain-4bit against plain-8bit: method 1 gave ")
+    assert "gave supported faster (1.200) on" in told[0]
     for said in (build_audit(material), build_report(material, made_at=material.run.created_at)):
         assert ("Decided otherwise", told[0]) in said.warnings
     page = render_page(build_report(material, made_at=material.run.created_at))

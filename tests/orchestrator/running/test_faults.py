@@ -135,7 +135,7 @@ def test_three_of_them_in_a_row_park_the_arm(
 
 
 def test_one_that_hangs_at_once_is_found_in_the_preflight(database: Database, tmp_path: Path) -> None:
-    """What would cost every trial of the night is known before it."""
+    """A fault that would cost every trial of the night is found before it."""
     witness = Witness()
     planned = plan(arm("a"), arm("bad", fault="slow_stop"), **(SWAP | {"on_preflight_failure": "drop"}))
     recorder = run(database, planned, tmp_path, witness)

@@ -74,7 +74,7 @@ def test_a_quiet_machine_passes_at_once() -> None:
     assert (passage.waited_s, passage.state, passage.unreadable) == (0.0, "open", {})
 
 
-def test_a_machine_that_tells_nothing_passes_with_the_reasons() -> None:
+def test_a_machine_that_reports_nothing_passes_with_the_reasons() -> None:
     def mute(_: float) -> State:
         return {}
 
@@ -244,7 +244,7 @@ def test_a_machine_that_stays_hot_runs_no_canary_at_all() -> None:
     assert keeper.canary_ratio is None
 
 
-def test_a_canary_that_cannot_tell_passes() -> None:
+def test_a_canary_without_a_result_passes() -> None:
     passage = Machine(always()).keeper(Gate(canary_tokens=1)).wait(canary=lambda: None)
     assert passage.state == "open"
     assert "canary" in passage.unreadable

@@ -1,4 +1,4 @@
-"""How far back a run looks at its machine."""
+"""The time span of the readings that a run keeps of its machine."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What an arm holds, beside its plan: told once, stored with the arm, and kept when it loads again."""
+"""An arm's memory compared with its plan: reported once, stored with the arm, and kept when it loads again."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,7 +83,7 @@ def test_a_server_that_ran_already_holds_nothing_of_ours(monkeypatch: pytest.Mon
     assert told.kept.after_load("a", member(held_gb=0.2)).note is None
 
 
-def test_a_peak_that_comes_after_the_load_is_told_once_and_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peak_that_comes_after_the_load_is_reported_once_and_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(monkeypatch)
     for peaks in ((9.0, None), (10.5, 13.0), (14.0,)):
         told.kept.after_trial("a", member(), outcome(*peaks))

@@ -1,4 +1,4 @@
-"""What an arm holds after loading, beside its plan; and memory that settles between swapped arms."""
+"""An arm's memory after loading, compared with its plan; and memory that settles between swapped arms."""
 
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def test_a_server_s_port_that_is_still_answered_is_noted(tmp_path: Path, monkeyp
     monkeypatch.setattr(FakeMember, "open_ports", (8123,))
     crew.member(planned.arms[0], on_load=lambda member: None)
     crew.close()
-    assert notes == ["a: ended, and yet somebody answers on ports (8123,) of its servers"]
+    assert notes == ["a: ended, but there still is an answer on ports (8123,) of its servers"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_swapped_arm_s_memory_has_to_come_back(
     monkeypatch.setattr(Crew, "_load", lambda crew, arm: FakeMember())
     monkeypatch.setattr(FakeMember, "held_bytes", 20 * GB)
     crew.member(planned.arms[0], on_load=lambda member: None)
-    assert crew.memory_reading().reason == "no arm was ended to make room yet"
+    assert crew.memory_reading().reason == "no arm has been swapped out yet"
     crew.member(planned.arms[1], on_load=lambda member: None)
     assert crew.memory_reading().value == unreturned_gb * GB
     assert [note.partition(";")[0] for note in notes] == ([] if says is None else [says])
@@ -155,7 +155,7 @@ def test_a_worker_that_is_interrupted_in_a_request_left_nothing_behind(tmp_path:
 
 
 @pytest.mark.parametrize(("returncode", "signals"), [(0, ("SIGTERM",)), (-9, ("SIGTERM", "SIGKILL"))])
-def test_what_a_worker_left_behind_is_told(
+def test_what_a_worker_left_behind_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returncode: int, signals: tuple[str, ...]
 ) -> None:
     notes: list[str] = []

@@ -41,7 +41,7 @@ def reasons(found: Sequence[models.Trial]) -> list[str]:
 
 
 def verdict(database: Database, recorder: Recorder) -> tuple[str, float, int, str]:
-    """Of the faster arm over all: verdict, ratio, rounds, and what is said beside it."""
+    """Return the faster arm's verdict, ratio, rounds and remarks over all prompts."""
     result = judge_run(StoredRun.load(database, recorder.run_id)).result
     (found,) = (one for one in result.comparisons if one.prompt_class is None and one.turn is None)
     assert found.ratio is not None
@@ -102,7 +102,7 @@ def test_load_bursts_are_waited_for_and_flagged_and_exclude_nothing_by_default(
     assert "ran before the machine was quiet" not in says  # each waited until the burst was over
 
 
-def test_a_load_that_does_not_end_is_told_beside_the_verdict_and_changes_nothing(
+def test_a_load_that_does_not_end_is_reported_beside_the_verdict_and_changes_nothing(
     database: Database, tmp_path: Path
 ) -> None:
     always_busy: State = QUIET | {"cpu_cores_others": 3.0}
@@ -271,7 +271,7 @@ def rebooted(monkeypatch: pytest.MonkeyPatch, boot_id: str) -> None:
 def test_a_reboot_in_the_middle_frees_the_run_and_costs_the_round_that_it_cut_short(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of pid, start and boot of the lease only the boot tells that nobody runs it any more."""
+    """Pid and start of the lease match a living process; only its boot shows that the run's process is gone."""
 
     class Power(Witness):
         trials = 0

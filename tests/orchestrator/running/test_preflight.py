@@ -49,7 +49,9 @@ def test_a_battery_refuses_a_run_that_wants_mains() -> None:
         ([Reading(field="lid", value_text="closed")], "the lid is closed"),
     ],
 )
-def test_a_run_that_starts_in_the_background_or_with_a_closed_lid_says_so(readings: list[Reading], says: str) -> None:
+def test_a_run_that_starts_in_the_background_or_with_a_closed_lid_reports_it(
+    readings: list[Reading], says: str
+) -> None:
     (note,) = start_notes(readings)
     assert says in note
 

@@ -87,7 +87,7 @@ def passes(database: Database) -> set[tuple[str, str, int]]:
 
 
 @pytest.mark.nightly
-def test_a_run_tells_what_differs_and_what_a_pass_takes(database: Database, tmp_path: Path) -> None:
+def test_a_run_reports_what_differs_and_what_a_pass_takes(database: Database, tmp_path: Path) -> None:
     def twice(made: Plan, recorder: Recorder, crew: Crew) -> None:
         """As a run that was ended within its probes and is resumed."""
         probe_run(made, recorder, crew)
@@ -122,7 +122,7 @@ def served(name: str, checkpoint: dict[str, Any]) -> Arm:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("control_is_a_server", [False, True])
-def test_a_servers_answers_are_told_again_and_judged(
+def test_a_servers_answers_are_repeated_and_judged(
     database: Database, tmp_path: Path, control_is_a_server: bool
 ) -> None:
     made = planned(tmp_path)
@@ -216,11 +216,11 @@ class Telling:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (Retold(request_id="r", text="something else", token_ids=[1], logprobs=[-1.0]), "it wrote another answer"),
+        (Retold(request_id="r", text="something else", token_ids=[1], logprobs=[-1.0]), "gave another answer"),
         (Unsupported(request_id="r", reason="this server tells text"), "this server tells text"),
     ],
 )
-def test_a_server_that_does_not_tell_its_tokens_is_asked_once_and_noted(
+def test_a_server_that_does_not_report_its_tokens_is_asked_once_and_noted(
     database: Database, tmp_path: Path, given: Told, why: str
 ) -> None:
     prompts = (prompt(0), prompt(1))
@@ -232,7 +232,7 @@ def test_a_server_that_does_not_tell_its_tokens_is_asked_once_and_noted(
     Prober(plan=made, recorder=recorder, crew=crew, answers=answers, widths=widths, budget_s=60.0).run()
     assert crew.asked == [f"retell/other/{prompts[0].id}/0"]
     (note,) = crew.notes
-    assert note.startswith("other: where its answers part from the control's is known by their bytes only")
+    assert note.startswith("other: its divergences from the control are known by their bytes only")
     assert note.endswith(why)
     assert not divergences(database)
 
@@ -244,7 +244,7 @@ def test_nothing_is_asked_when_the_time_is_over(database: Database, tmp_path: Pa
     widths = [ArmWidth(arm="control", verify_width=3, drafts=True)]
     Prober(plan=made, recorder=recorder, crew=crew, answers=answers, widths=widths, budget_s=0.0).run()
     assert not crew.asked
-    assert divergences(database)["other", 0].reason == "the probes' 0 s were over before it was asked"
+    assert divergences(database)["other", 0].reason == "the probes' 0 s were used up before this question"
     assert crew.notes == ["passes of target are not timed: the probes' 0 s were over"]
 
 

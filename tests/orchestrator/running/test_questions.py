@@ -1,4 +1,4 @@
-"""What is asked after a run, and what the answers mean: on values, and with rounding put into a real engine."""
+"""The questions after a run and the meaning of the answers: on values, and with rounding put into a real engine."""
 
 from dataclasses import replace
 from typing import Any
@@ -82,7 +82,7 @@ def test_a_second_turn_is_asked_in_the_conversation_that_it_was_given_in() -> No
     assert [message["role"] for message in only.messages] == ["user", "assistant", "user"]
 
 
-def test_an_answer_that_ends_early_is_told_and_not_asked() -> None:
+def test_an_answer_that_ends_early_is_reported_and_not_asked() -> None:
     (only,) = questions(TWO, [answer("control", 1, 2), answer("b", 1, 2, 3)], widths(b=4))
     assert (only.control_token, only.arm_token) == (None, 3)
     assert only.reason_against is not None

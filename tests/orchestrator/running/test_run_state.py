@@ -1,4 +1,4 @@
-"""What a run leaves in the database while it runs, and what becomes of a trial that its process died in."""
+"""A run's state in the database while it runs, and the fate of a trial in which its process died."""
 
 import datetime as dt
 import time

@@ -108,7 +108,7 @@ def test_only_what_the_plan_got_wrong_is_bad_input(
     error: type[InterlaceError],
     kind: str,
 ) -> None:
-    """What ends a worker on this machine now may not do so later. The message names the arm once."""
+    """A fault that ends a worker on this machine now may be gone later. The message names the arm once."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     load_s = 1.0 if kind == "hung_load" else DEADLINES.load_s
     planned = replace(plan(bad, arm("b"), deadlines=replace(DEADLINES, load_s=load_s)), gate=OPEN_GATE)
@@ -243,7 +243,7 @@ def test_asked_to_stop_a_run_finishes_its_round_and_goes_on_later(database: Data
     planned = plan(arm("a"), arm("b"))
     recorder = recorder_of(database, planned, tmp_path)
     answers = iter([False, False, True])  # before the first control run, the first round, the second one
-    with pytest.raises(StoppedError, match="stopped as asked, 6 rounds and control runs left"):
+    with pytest.raises(StoppedError, match="stopped as requested with 6 rounds and control runs left"):
         run_recorded(recorder, observer=Witness(), should_stop=lambda: next(answers))
     assert [trial.position for trial in rows(database, recorder.run_id, kind="measured")] == [0, 1, 2]
     run_recorded(recorder, observer=Witness())

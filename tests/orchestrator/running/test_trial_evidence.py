@@ -101,7 +101,7 @@ def test_accepted_tokens_are_between_none_and_all_of_the_drafted(
     assert (fault is not None and fault.startswith("evidence_broken")) == is_broken
 
 
-def test_a_contradiction_is_told_of_any_sign_and_leaves_both_answers_unknown() -> None:
+def test_a_contradiction_is_reported_of_any_sign_and_leaves_both_answers_unknown() -> None:
     broken = replace(ENGAGED, drafted=3, accepted=4, source="log")
     judgement = judge([ENGAGED, broken])
     assert (judgement.requested, judgement.engaged, judgement.useful) == (True, None, None)
@@ -150,7 +150,7 @@ def turn(number: int, prompt_tokens: int, cached_tokens: int | None, **changes: 
         ([(ASKED, turn(0, 100, 0)), (OTHER, turn(1, 100, 90))], 0.5, "prompt quick/1: turn 2 had 90 of 100"),
     ],
 )
-def test_a_prompt_from_a_cache_is_told_from_its_own_conversation(
+def test_a_prompt_from_a_cache_is_distinguished_from_its_own_conversation(
     turns: list[tuple[Prompt, Generation]], share_max: float | None, starts: str | None
 ) -> None:
     found = from_cache(turns, share_max=share_max)

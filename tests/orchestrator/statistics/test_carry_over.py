@@ -34,12 +34,12 @@ def test_a_hot_arm_slows_its_successor() -> None:
 
 
 @pytest.mark.nightly
-def test_without_carry_over_it_is_seldom_said_to_matter() -> None:
+def test_without_carry_over_it_seldom_matters() -> None:
     found = [carry_over(trials, control="control", seed=0) for trials in runs_of(300, 1.0)]
     assert np.mean([one is not None and one.matters for one in found]) <= 0.03
 
 
-def test_too_few_trials_tell_nothing() -> None:
+def test_too_few_trials_show_nothing() -> None:
     (trials,) = runs_of(1, 0.9, rounds=2)
     assert carry_over(trials, control="control", seed=0) is None
 

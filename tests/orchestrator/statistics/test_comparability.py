@@ -1,4 +1,4 @@
-"""What differs besides the arms' settings, and how much of an effect it can explain."""
+"""Differences besides the arms' settings, and how much of an effect they can explain."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_what_slows_one_arm_s_process_confounds_in_a_single_round(column: str) -
 
 
 @pytest.mark.parametrize(("column", "value"), [("lid", "closed"), ("display", "asleep")])
-def test_a_lid_or_display_that_changes_in_one_round_is_told_and_decides_nothing(column: str, value: str) -> None:
+def test_a_lid_or_display_that_changes_in_one_round_is_reported_and_decides_nothing(column: str, value: str) -> None:
     rows = frame()
     once = differences(changed(rows, of(rows) & (rows["round"] == 1), **{column: value}), effect=9.0)
     assert codes(once) == ([], [f"{column}_differs"], [])
@@ -158,7 +158,7 @@ def test_a_mechanism_that_ran_everywhere_is_engaged() -> None:
 
 
 @pytest.mark.parametrize(("engaged", "code"), [(False, "not_engaged"), (None, "engagement_unknown")])
-def test_one_generation_without_evidence_is_said(*, engaged: bool | None, code: str) -> None:
+def test_one_generation_without_evidence_is_reported(*, engaged: bool | None, code: str) -> None:
     rows = drafting()
     one = of(rows) & (rows["round"] == 1) & (rows["prompt_id"] == "m1")
     rows = changed(rows, one, engaged=engaged)
@@ -169,7 +169,7 @@ def test_one_generation_without_evidence_is_said(*, engaged: bool | None, code: 
     assert engagement(changed(rows, of(rows) & (rows["round"] == 1), status="interrupted"))[1] == []
 
 
-def test_a_mechanism_that_nobody_asked_for_is_said() -> None:
+def test_a_mechanism_that_nobody_asked_for_is_reported() -> None:
     rows = drafting()
     assert engagement(changed(rows, of(rows, "c"), engaged=True), "c") == (None, ["unrequested_mechanism"], [])
 

@@ -1,4 +1,4 @@
-"""Which arm for what: scopes of workloads, and no winner where the parts disagree."""
+"""Best arm by use: scopes of workloads, and no winner where the parts disagree."""
 
 from collections.abc import Mapping
 
@@ -75,7 +75,7 @@ def test_an_arm_that_wins_one_class_and_loses_another_is_no_winner() -> None:
     one = over_all(result)
     assert one.verdict == "supported"
     assert one.ratio is not None
-    assert one.ratio > 1.2  # on the average it is faster, and that is not said
+    assert one.ratio > 1.2  # on average it is faster, and that is not said
     assert one.direction is None
     assert one.split is not None
     assert one.split.text.startswith("no overall winner: faster for code (2.39")
@@ -114,7 +114,7 @@ def test_the_best_on_the_average_alone_is_not_the_best() -> None:
 
 @pytest.mark.parametrize("rounds", [8, 20])
 def test_the_parts_of_a_whole_share_its_level(rounds: int) -> None:
-    """Of two equal arms none is lost over six classes; one that is slower in one of them is."""
+    """Over six classes two equal arms both stay among the best; an arm that is slower in one of them does not."""
     whole, *classes = [Scope(), *(Scope(prompt_class=str(number)) for number in range(6))]
     parts = {whole: tuple(classes)} | {scope: () for scope in classes}
     kept, worse_kept = 0, 0

@@ -80,17 +80,17 @@ def test_even_a_threefold_gain_could_be_drift() -> None:
 def test_the_drift_an_hour_is_named() -> None:
     (one,) = audited(frame(row("a", 100), row("b", 90), row("a", 81))).comparisons
     assert one.ratio == pytest.approx(1.0)
-    assert "they ran at the same time on the average" in one.reasons[0].text
+    assert "they ran at the same time on average" in one.reasons[0].text
 
 
-def test_without_times_the_drift_is_told_by_the_trial_and_that_is_said() -> None:
+def test_without_times_the_drift_is_given_per_trial_and_that_is_stated() -> None:
     rows = [row(name, tps, flags=[UNTIMED]) for name, tps in (("a", 10), ("b", 11), ("a", 10), ("b", 11))]
     (one,) = audited(frame(*rows)).comparisons
     assert "a drift of +10.0% a trial would explain the difference" in one.reasons[0].text
     assert one.reasons[1].code == "no_times"
 
 
-def test_placed_times_are_said_to_be() -> None:
+def test_placed_times_are_marked() -> None:
     rows = [row(name, tps, flags=[PLACED]) for name, tps in (("a", 10), ("a", 10), ("b", 11))]
     (one,) = audited(frame(*rows)).comparisons
     assert "an hour" in one.reasons[0].text
@@ -136,7 +136,7 @@ def test_failed_trials_are_not_compared() -> None:
     assert one.ratio == pytest.approx(3.0)
 
 
-def test_nothing_to_compare_is_said() -> None:
+def test_nothing_to_compare_is_stated() -> None:
     found = audited(frame(row("a", 10)))
     assert found.comparisons == ()
     assert found.summary.startswith("Nothing to compare")

@@ -1,4 +1,4 @@
-"""What an effect differs by between evenings, and what two runs can therefore show."""
+"""The variation of an effect between evenings, and what two runs can therefore show."""
 
 import numpy as np
 import pytest

@@ -18,7 +18,7 @@ def test_flags_that_concern_the_figures_are_named_with_their_share() -> None:
     told = [reason for reason in one.reasons if reason.code in ("tokens_unverified", "no_done")]
     measured = int((served & (frame["kind"] == "measured")).sum())
     assert [reason.text for reason in told] == [
-        f"served: {measured} of {measured} generations: only the server says how many tokens it wrote"
+        f"served: {measured} of {measured} generations: only the server counts the tokens that it wrote"
         " (set engine.tokenizer)"
     ]
 

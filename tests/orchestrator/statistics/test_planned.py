@@ -1,4 +1,4 @@
-"""What is planned is the verdict: the simulation's shortcuts agree with `decide` on the very same runs."""
+"""The planned power is that of the verdict: the simulation's shortcuts agree with `decide` on the same runs."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ ALPHA, MARGIN = 0.05, 0.02
 
 
 def decided(run: SimulatedRun, treatments: int, margin: float) -> bool:
-    """Whether the first treatment's verdict is "supported", by the functions that the audit calls."""
+    """Return whether the first treatment's verdict is "supported", by the functions that the audit calls."""
     names = ["c", *(f"t{number}" for number in range(1, treatments + 1)), AA_LABEL]
     used = ScopeTrials(y=run.y, rounds=run.rounds, labels=np.array(names, dtype=object)[run.arms], prompts=None)
     pairs = {name: used.pair(name, "c") for name in names[1:]}

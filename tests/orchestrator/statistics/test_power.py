@@ -1,4 +1,4 @@
-"""What a plan says that it detects is what it detects."""
+"""A plan detects the effects that it promises to detect."""
 
 import numpy as np
 import pytest

@@ -44,7 +44,7 @@ def test_other_metrics_do_not_hide_them() -> None:
     assert judged(run(slower=1.5), metric="ttft_s").verdict == "no_difference"
 
 
-def test_unknown_times_are_said_beside_no_difference() -> None:
+def test_unknown_times_are_reported_beside_no_difference() -> None:
     found = judged(run(known=False))
     assert found.verdict == "no_difference"
     notes = [reason.text for reason in found.reasons if reason.code == "inter_token_unknown"]
@@ -63,7 +63,7 @@ def test_the_median_is_shown_for_each_arm() -> None:
 
 
 def test_a_prompt_that_one_arm_never_answers_forbids_no_difference() -> None:
-    """What cannot be compared is not equal; what both lack is no concern of theirs."""
+    """Values that cannot be compared are not equal; values that both arms lack do not matter."""
     frame = run()
     lacks = frame["prompt_id"] == "m1"
     for gone, verdict in ((lacks & (frame["arm"] == "t"), "could_be_drift"), (lacks, "no_difference")):

@@ -51,7 +51,7 @@ def stalls(share: float, speed: float) -> Change:
 
 
 @pytest.mark.parametrize("by_prompt", [True, False])
-def test_an_effect_that_depends_on_the_prompt_is_said_first(by_prompt: bool) -> None:
+def test_an_effect_that_depends_on_the_prompt_is_stated_first(by_prompt: bool) -> None:
     result = run_of(per_prompt(q0=2.0, others=0.95), by_prompt=by_prompt)
     one = over_all(result)
     assert one.ratio == pytest.approx(2.0**0.2 * 0.95**0.8, rel=0.01)
@@ -123,7 +123,7 @@ def test_a_wider_spread_of_one_arm_is_no_equality() -> None:
     assert codes(one)[0] in ("stalls_differ", "tails_differ")
 
 
-def test_an_effect_that_fades_is_said_first() -> None:
+def test_an_effect_that_fades_is_stated_first() -> None:
     one = over_all(run_of(lambda frame: np.where((frame["round"] < 12).fillna(value=False), 0.9, 1.0)))
     assert codes(one)[0] == "changes_over_run"
     assert "in the first half" in sentence(one)

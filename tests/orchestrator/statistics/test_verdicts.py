@@ -68,7 +68,7 @@ def test_six_rounds_are_the_least(rounds: int, said: str, words: str) -> None:
     assert words in reasons[0].text
 
 
-def test_no_round_and_one_round_are_said_in_words() -> None:
+def test_no_round_and_one_round_are_written_in_words() -> None:
     assert decide(replace(CLEAR, effect=None))[1][0].text.startswith("0 complete rounds;")
     assert decide(replace(CLEAR, effect=effect(1.1, 0.0, 9.9, 1)))[1][0].text.startswith("1 complete round;")
 

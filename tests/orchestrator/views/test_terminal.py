@@ -28,7 +28,7 @@ NASTY = "x\x1b]0;owned\x07\x1b[2J\u202e[/] [red]:smile:\ny"
 
 
 def printed(show: Callable[[Console], None], **environment: str) -> str:
-    """What goes to standard output on a terminal wide enough for every line."""
+    """Return the text on standard output of a terminal that is wide enough for every line."""
     settings = {"COLUMNS": "4000", "TERM": "xterm"} | environment
     with mock.patch.dict(os.environ, settings), contextlib.redirect_stdout(io.StringIO()) as stream:
         show(console())

@@ -62,7 +62,7 @@ def test_a_line_says_what_the_run_is_at() -> None:
     waiting = RUNNING | {"state": "gate", "waiting": "hot: 1 (for 12 s)"}
     assert at_line(life_at(waiting), now=NOW).startswith("b: waiting for hot: 1 (for 12 s); round 7")
     assert at_line(life_at({"state": "preflight", "label": "b"}), now=NOW) == "preflight of b"
-    assert at_line(life_at(None), now=NOW) == "at nothing yet"
+    assert at_line(life_at(None), now=NOW) == "not started yet"
 
 
 def test_no_end_is_foretold_in_the_past() -> None:
@@ -77,8 +77,8 @@ def test_problems_dropped_arms_and_silence_are_shown() -> None:
         life_at(RUNNING, heartbeat_at=NOW - dt.timedelta(minutes=5)), problems, "b against a: could be drift."
     )
     assert "dropped c: 3 faults in a row" in text
-    assert "process 7 has shown no sign of life for about 5 min" in text
-    assert "so far, not the last word: b against a: could be drift." in text
+    assert "process 7 has sent no heartbeat for about 5 min" in text
+    assert "interim, not final: b against a: could be drift." in text
     assert "SIMULATED" in picture(life_at(RUNNING, simulated=True), [])
 
 

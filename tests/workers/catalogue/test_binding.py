@@ -19,7 +19,7 @@ sizes = st.integers(0, 10**6)
 
 
 def foreign(usage: Usage = OURS) -> st.SearchStrategy[Trace]:
-    """What another client's request leaves: its own sizes, or nothing that tells them."""
+    """The traces of another client's request: its own sizes, or nothing that shows them."""
 
     def is_not_ours(counts: dict[str, int]) -> bool:
         written = counts.get("cycles", 0) + counts.get("accepted", 0)

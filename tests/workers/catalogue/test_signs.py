@@ -19,7 +19,7 @@ LOG_SIGNS = [(name, sign) for name, preset in PRESETS.items() for sign in preset
 
 
 def judged(preset: str, mechanism: str | None, *lines: str, tokens: int = 64, **seen: Any) -> Evidence:
-    """Of a request that was answered with so many tokens."""
+    """Return the evidence of a request that was answered with so many tokens."""
     window = Window(usage=Usage(generated=tokens))
     return judge_request(PRESETS[preset], Seen(lines=lines, window=window, **seen), mechanism=mechanism)
 
@@ -180,7 +180,7 @@ def test_an_mtp_path_that_was_only_activated_is_no_evidence() -> None:
     assert judged("omlx", "mtp", "MTP path activated for uid=3").engaged is False
 
 
-def test_an_inactive_mtp_says_so_and_that_of_a_batch_may_be_of_other_requests() -> None:
+def test_an_inactive_mtp_reports_it_and_that_of_a_batch_may_be_of_other_requests() -> None:
     line = "mtp_enabled=True for m but model is incompatible (x); MTP path will be inactive"
     assert judged("omlx", "mtp", line).engaged is False
     batch = judged("omlx", "mtp", "MTP inactive for 2-row batch")
@@ -367,7 +367,7 @@ def test_ollama_and_mlx_vlm_lines() -> None:
     assert judged("mlx_vlm", "dflash", response=timings).accepted == 12
 
 
-def test_a_gate_that_switched_it_off_in_the_middle_is_not_engaged_and_says_so() -> None:
+def test_a_gate_that_switched_it_off_in_the_middle_is_not_engaged_and_reports_it() -> None:
     gate = "mtp=disabled (windowed per-draft rate 0.29 < 0.50 at depth 1)"
     summary = "[spec-stats] mode=mtp attempts=40 accepts=11 avg_per_round=0.28 runtime_disabled={}"
     evidence = judged("mlx_serve", "mtp", "mtp=enabled (streaming, depth=1)", summary.format("true"), tokens=51)
@@ -379,7 +379,7 @@ def test_a_gate_that_switched_it_off_in_the_middle_is_not_engaged_and_says_so() 
 
 
 @pytest.mark.parametrize("name", ["rapid_mlx", "mlx_lm_server", "none"])
-def test_a_server_that_tells_nothing_leaves_engagement_unknown(name: str) -> None:
+def test_a_server_that_reports_nothing_leaves_engagement_unknown(name: str) -> None:
     evidence = judged(name, "draft_model", "Draft model tokenizer does not match model tokenizer.")
     assert evidence.engaged is None
     assert str(fault(evidence)).startswith("engagement_unknown: no sign of draft_model")
@@ -481,7 +481,7 @@ def test_prometheus_text_with_labels_times_and_oddities() -> None:
     [each for each in LOG_SIGNS if each[1].meaning == "fell_back"],
     ids=lambda value: getattr(value, "id", value),
 )
-def test_of_several_lines_that_say_why_it_does_not_run_the_newest_is_told(name: str, sign: Sign) -> None:
+def test_of_several_lines_that_say_why_it_does_not_run_the_newest_is_reported(name: str, sign: Sign) -> None:
     mechanism = "dflash" if sign.mechanism == signs.ANY else sign.mechanism
     lines = [f"INFO {sign.example} once", f"INFO {sign.example} twice", "INFO unrelated"]
     why = explain(PRESETS[name], lines, mechanism=mechanism)

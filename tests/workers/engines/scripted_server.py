@@ -37,7 +37,7 @@ TOKEN_S = 0.002
 
 
 class State:
-    """What the server knows of itself."""
+    """The server's own state."""
 
     def __init__(self, script: str, base: Path, models: Path) -> None:
         self.script = script
@@ -77,7 +77,7 @@ class State:
             self.log(f"mtp_enabled=True for {self.model} but model is incompatible (x); MTP path will be inactive")
 
     def finish(self, tokens: int) -> None:
-        """What is logged and counted once an answer is complete."""
+        """Log and count a complete answer."""
         self.answers += 1
         if self.script == "evicted" and self.answers == 3 and not self.plain:
             self.log("DFlash context fallback: 9000 >= 8192, evicting dflash models and switching to batched engine")

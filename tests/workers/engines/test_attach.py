@@ -82,7 +82,7 @@ def require_untouched(engine: LaunchedEngine, running: Running) -> None:
     assert port_is_open(int(running.url.rpartition(":")[2]))
 
 
-def test_what_an_attached_server_does_not_tell_is_unknown(omlx: Running, checkpoint: dict[str, Any]) -> None:
+def test_what_an_attached_server_does_not_report_is_unknown(omlx: Running, checkpoint: dict[str, Any]) -> None:
     engine = attached(OmlxDflash, omlx, checkpoint, block_size=4)
     info = engine.load()
     assert (info.engine_version, info.drafted_per_step, info.verify_width) == (None, None, None)
@@ -96,7 +96,7 @@ def test_what_an_attached_server_does_not_tell_is_unknown(omlx: Running, checkpo
     require_untouched(engine, omlx)
 
 
-def test_with_its_log_the_requests_own_line_tells(omlx: Running, checkpoint: dict[str, Any]) -> None:
+def test_with_its_log_the_requests_own_line_decides(omlx: Running, checkpoint: dict[str, Any]) -> None:
     engine = attached(OmlxDflash, omlx, checkpoint, log_file=str(omlx.log))
     engine.load()
     (only,) = converse(engine, FIRST)
@@ -113,7 +113,7 @@ def test_of_an_attached_server_silence_does_not_show_plain_decoding(omlx: Runnin
     require_untouched(engine, omlx)
 
 
-def test_the_wrong_key_or_no_server_is_told_and_nothing_is_started(
+def test_the_wrong_key_or_no_server_is_reported_and_nothing_is_started(
     omlx: Running, checkpoint: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(KEY, "wrong")

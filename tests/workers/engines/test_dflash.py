@@ -307,7 +307,7 @@ def test_what_it_cannot_do_is_refused(
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.data())
-def test_the_proposal_tells_whose_the_last_token_is(proposed: list[int], data: st.DataObject) -> None:
+def test_the_proposal_shows_whose_the_last_token_is(proposed: list[int], data: st.DataObject) -> None:
     import mlx.core as mx
 
     accepted = data.draw(st.integers(0, len(proposed)))

@@ -58,7 +58,7 @@ class TestContract(EngineContract):
 
 
 @pytest.mark.nightly
-def test_a_short_request_drafts_and_the_server_says_so(case: EngineCase) -> None:
+def test_a_short_request_drafts_and_the_server_reports_it(case: EngineCase) -> None:
     (only,) = converse(case.engine, FIRST, max_tokens=24)
     assert only.evidence.engaged is True
     assert only.evidence.source.startswith("dflash serve, ")

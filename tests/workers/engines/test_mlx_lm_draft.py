@@ -102,7 +102,7 @@ def test_sampling_is_noted_as_bad_for_acceptance(target: dict[str, Any], near: d
 
 @st.composite
 def generations(draw: st.DrawFn) -> tuple[list[bool], int, int, list[tuple[int, int, int]]]:
-    """What mlx-lm's loop would do: flags, max_tokens, drafted per step, and the true rounds.
+    """Simulate mlx-lm's loop: flags, max_tokens, drafted per step, and the true rounds.
 
     A round proposes as many as max_tokens leaves room for, commits the accepted ones, then one of the target's own
     unless max_tokens is reached before; an end-of-sequence token ends it all wherever it falls.

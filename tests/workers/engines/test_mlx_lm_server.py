@@ -155,7 +155,7 @@ def score(prompt_sha256: str, token_ids: list[int], *rivals: int) -> ScoreTokens
     )
 
 
-def test_an_answer_is_told_again_with_its_tokens(case: EngineCase, checkpoint: dict[str, Any]) -> None:
+def test_an_answer_is_repeated_with_its_tokens(case: EngineCase, checkpoint: dict[str, Any]) -> None:
     _, own = told_in_process(checkpoint, 24)
     (served,) = converse(case.engine, FIRST, max_tokens=24)
     again = case.engine.retell(retell(served.result.prompt_sha256))
@@ -178,7 +178,7 @@ def test_a_place_is_scored_as_in_process(case: EngineCase, checkpoint: dict[str,
     assert found.changes == []
 
 
-def test_what_cannot_be_told_again_is_refused_with_its_reason(case: EngineCase) -> None:
+def test_what_cannot_be_repeated_is_refused_with_its_reason(case: EngineCase) -> None:
     (served,) = converse(case.engine, FIRST, max_tokens=8)
     prompt = served.result.prompt_sha256
     with pytest.raises(ProbeUnsupported, match="another prompt"):
@@ -219,7 +219,7 @@ if "server" in sys.orig_argv:
 """
 
 
-def test_a_draft_still_speculates_where_an_answer_is_told_again(
+def test_a_draft_still_speculates_where_an_answer_is_repeated(
     checkpoint: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server says nothing of its draft, so the calls of its loop are counted."""

@@ -75,7 +75,7 @@ def test_its_process_is_known_although_it_renamed_itself(case: EngineCase) -> No
         (OmlxMtp, "incompatible", "mtp_enabled=True for tiny but model is incompatible", "MTP path will be inactive"),
     ],
 )
-def test_a_silent_fallback_is_told_in_the_servers_own_words(
+def test_a_silent_fallback_is_reported_in_the_servers_own_words(
     make: Any, kind: type[Omlx], script: str, first: str, words: str
 ) -> None:
     engine = make(kind, script)
@@ -127,7 +127,7 @@ def test_a_plain_arm_has_no_mechanism(make: Any) -> None:
         engine.close()
 
 
-def test_without_counters_the_log_is_enough_and_the_load_says_so(make: Any) -> None:
+def test_without_counters_the_log_is_enough_and_the_load_reports_it(make: Any) -> None:
     engine = make(OmlxDflash, "silent_counters")
     engine.load()
     try:

@@ -1,4 +1,4 @@
-"""A server that runs already: what it tells is taken, what it does not tell is unknown."""
+"""A server that is already running: what it reports is used, what it does not report is unknown."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ CHECKPOINT = {"name": "served", "source": "hub", "hub_id": "owner/model"}
 
 @dataclass
 class Script:
-    """What the server says, to be changed by a test."""
+    """The server's answers, to be changed by a test."""
 
     text: tuple[str, ...] = ("One", " two", " three")
     usage: Mapping[str, Any] | None = field(
@@ -210,7 +210,7 @@ def test_without_usage_a_tokenizer_counts_and_without_both_nobody_does(
 ) -> None:
     script.usage = None
     attached = loaded(url)
-    with pytest.raises(EngineError, match="chunks are no tokens") as failed:
+    with pytest.raises(EngineError, match="chunks are not tokens") as failed:
         converse(attached, FIRST)
     assert failed.value.remedy.startswith("set engine.tokenizer")
     tiny.build(tmp_path / "tiny")

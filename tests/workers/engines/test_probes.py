@@ -301,7 +301,7 @@ def test_a_worker_answers_probes_after_its_generations(spec: WorkerSpec, target:
         assert again.token_ids == said.token_ids
 
 
-def test_an_engine_that_cannot_be_probed_says_so_and_goes_on(spec: WorkerSpec) -> None:
+def test_an_engine_that_cannot_be_probed_reports_it_and_goes_on(spec: WorkerSpec) -> None:
     with WorkerProcess(spec) as worker:
         worker.load(load_of("workers.engines.simulated.Simulated", {}), Deadlines())
         for request in (score_request("0" * 64, []), pass_request(1), retell_request("0" * 64)):
@@ -317,7 +317,7 @@ def test_servers_that_may_end_speculation_are_not_probed_and_say_why() -> None:
         engine.score(score_request("0" * 64, []))
     with pytest.raises(ProbeUnsupported, match="text, not tokens"):
         engine.retell(retell_request("0" * 64))
-    with pytest.raises(ProbeUnsupported, match="no single passes"):
+    with pytest.raises(ProbeUnsupported, match="not single passes"):
         engine.time_passes(pass_request(1))
 
 

@@ -146,7 +146,7 @@ def test_what_it_cannot_do_is_refused(
 
 @st.composite
 def answers(draw: st.DrawFn) -> tuple[LoopResult, int, frozenset[int]]:
-    """What a loop might report: a last step may overrun max_tokens, or commit past an end token."""
+    """Reports that a loop might make: a last step may overrun max_tokens, or commit past an end token."""
     max_tokens = draw(st.integers(1, 30))
     steps = []
     count = 1

@@ -92,7 +92,7 @@ def url(fake: Fake) -> Iterator[str]:
 
 
 def engaged(url: str, fake: Fake, preset: str, act: Callable[[], object] = lambda: None) -> tuple[bool | None, str]:
-    """Of the first measured request; `act` happens once the engine is loaded."""
+    """Return the evidence of the first measured request; `act` happens once the engine is loaded."""
     settings = {"url": url, "preset": preset, "mechanism": mechanism_of(preset), "log_file": str(fake.log)}
     engine = OpenaiHttp(settings=settings, checkpoint=CHECKPOINT, draft=None, sampling=GREEDY)
     engine.load()

@@ -89,7 +89,7 @@ def test_what_it_prints_reaches_the_log_at_once(worker: WorkerProcess) -> None:
     assert "a line for the log" in worker.spec.log_path.read_text()
 
 
-def test_a_python_that_is_too_old_says_so(tmp_path: Path) -> None:
+def test_a_python_that_is_too_old_is_reported(tmp_path: Path) -> None:
     """No older one is at hand: one that claims to be."""
     script = tmp_path / "old"
     lines = f"""\
@@ -108,7 +108,7 @@ def test_a_python_that_is_too_old_says_so(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_is_none_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"engine\.python=.*/no/such is no program"):
+    with pytest.raises(InputError, match=r"engine\.python=.*/no/such is not a program"):
         plan_of("engine=simulated", "workload=quick", f"engine.python={tmp_path}/no/such")
 
 

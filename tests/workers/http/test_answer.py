@@ -122,10 +122,10 @@ def test_a_stream_that_ends_without_the_answers_end_was_cut_short(events: list[E
         (Event('{"choices": []}', "error"), "within its stream"),
         (Event("words", "error"), "within its stream: words"),
         (Event("[1]"), "within its stream: [1]"),
-        (Event("words"), "sent what is no JSON: 'words'"),
+        (Event("words"), "sent invalid JSON: 'words'"),
     ],
 )
-def test_an_error_within_the_stream_is_told(event: Event, words: str) -> None:
+def test_an_error_within_the_stream_is_reported(event: Event, words: str) -> None:
     with pytest.raises(EngineError) as failed:
         Answer().take(event)
     assert words in str(failed.value)
@@ -133,7 +133,7 @@ def test_an_error_within_the_stream_is_told(event: Event, words: str) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"error": None}, {"error": False}, {"object": "chunk", "message": "x"}])
-def test_nothing_is_wrong_where_nothing_says_so(body: dict[str, Any]) -> None:
+def test_a_sound_answer_has_no_error(body: dict[str, Any]) -> None:
     assert error_in(body) is None
 
 

@@ -142,7 +142,7 @@ def test_three_stamps_are_three(serve: Callable[..., Server]) -> None:
     assert reply.answer.empty_chunks == 3
 
 
-def test_the_usage_is_taken_once_however_often_it_is_said(serve: Callable[..., Server]) -> None:
+def test_the_usage_is_taken_once_however_often_it_is_stated(serve: Callable[..., Server]) -> None:
     cumulative = [
         data({"choices": [{"delta": {"content": "a"}}], "usage": {"completion_tokens": n, "prompt_tokens": 9}})
         for n in (1, 2, 3)
@@ -243,8 +243,8 @@ def test_an_error_that_names_memory_is_of_that_kind(serve: Callable[..., Server]
         ([piece(content="a")], "no finish reason and no"),
         ([piece(content="a"), DONE], "without a finish reason"),
         ([piece(content="a"), finish("abort")], "ended the answer with 'abort'"),
-        ([piece(content="a"), b'data: {"choices": [\n\n'], "no JSON"),
-        ([piece(content="a"), b"data: <html>\n\n"], "no JSON"),
+        ([piece(content="a"), b'data: {"choices": [\n\n'], "invalid JSON"),
+        ([piece(content="a"), b"data: <html>\n\n"], "invalid JSON"),
         ([], "no finish reason"),
     ],
 )
@@ -271,7 +271,7 @@ def test_a_connection_that_ends_within_a_chunk(serve: Callable[..., Server]) -> 
         ("500 Internal Server Error", b"Traceback\n  boom", "HTTP 500: Traceback boom", FaultKind.generation_failed),
     ],
 )  # fmt: skip
-def test_another_status_is_told_with_the_servers_words(
+def test_another_status_is_reported_with_the_servers_words(
     serve: Callable[..., Server], status: str, body: bytes, words: str, kind: FaultKind
 ) -> None:
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n".encode()
@@ -333,7 +333,7 @@ def test_a_page_instead_of_an_answer_or_an_error_is_named_by_its_title(serve: Ca
     )
     with (
         Client(serve([b"HTTP/1.1 200 OK\r\n" + page]).url) as client,
-        pytest.raises(EngineError, match=r"/v1/models: a web page \('502 Bad Gateway'\), no JSON"),
+        pytest.raises(EngineError, match=r"/v1/models: a web page \('502 Bad Gateway'\), not JSON"),
     ):
         client.get_json("/v1/models")
 
@@ -470,7 +470,7 @@ def test_a_small_answer_is_small_and_comes_in_time(
     ],
 )
 def test_json_that_cannot_be_relied_on_is_refused_in_one_line(serve: Callable[..., Server], body: bytes) -> None:
-    with Client(serve([SMALL, body]).url) as client, pytest.raises(EngineError, match="no JSON") as failure:
+    with Client(serve([SMALL, body]).url) as client, pytest.raises(EngineError, match="JSON") as failure:
         client.get_json("/v1/models")
     assert "\n" not in str(failure.value)
     assert failed(serve([HEAD, b"data: " + body + b"\n\n"])).kind is FaultKind.generation_failed

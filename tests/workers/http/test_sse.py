@@ -81,7 +81,7 @@ def test_comments_are_counted_and_no_events() -> None:
     assert parser.comments == 3
 
 
-def test_an_event_is_told_with_the_byte_that_completes_it() -> None:
+def test_an_event_is_reported_with_the_byte_that_completes_it() -> None:
     """A reader that waited for the byte after a CR would stamp every token one token late."""
     for ending in (b"\n\n", b"\r\r", b"\r\n\r"):
         parser = SseParser()

@@ -1,4 +1,4 @@
-"""What the machine is, on a recorded Mac, a made-up Linux machine, and this one."""
+"""The machine's identity, on a recorded Mac, a made-up Linux machine, and this one."""
 
 import psutil
 import pytest

@@ -74,18 +74,18 @@ def test_everything_else_is_the_machine_s_own(tmp_path: Path, monkeypatch: pytes
     stream.stop()
 
 
-def test_a_stream_that_falls_silent_tells_no_old_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_falls_silent_reports_no_old_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     macmon(tmp_path, monkeypatch, f"echo '{LINE}'; exec sleep 60")
     now = [0.0]
     stream = MacmonStream(interval_s=1.0, clock=lambda: now[0])
     wait_for_line(stream)
     now[0] = 3.5
-    with pytest.raises(Unreadable, match="prints nothing any more"):
+    with pytest.raises(Unreadable, match="no longer prints anything"):
         Streaming(Recorded(platform="darwin"), stream).run(*MACMON)
     stream.stop()
 
 
-def test_one_that_has_said_nothing_yet_has_its_own_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_has_printed_nothing_yet_has_its_own_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     macmon(tmp_path, monkeypatch, "exec sleep 60")
     stream = MacmonStream(interval_s=60.0)
     with pytest.raises(Unreadable, match="has printed nothing yet"):

@@ -1,4 +1,4 @@
-"""What a tree of processes holds, where one of them cannot be read."""
+"""The memory of a tree of processes, one of which cannot be read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who a process is: by pid, start and boot, whatever somebody does to the clock."""
+"""The identity of a process by pid, start and boot, whatever happens to the clock."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ SetClock = Callable[[float], None]
 
 @pytest.fixture
 def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
-    """What psutil sees after somebody set the clock: the moment of the boot moves with it."""
+    """psutil's view after the clock was set: the moment of the boot moves with it."""
     platform = psutil._psplatform  # type: ignore[attr-defined] # noqa: SLF001
     boot = platform.boot_time()
     before = psutil.Process().create_time()

@@ -25,7 +25,7 @@ def wait_for(sampler: Sampler, count: int) -> list[Sample]:
     return found
 
 
-def test_it_samples_the_cheap_fields_from_a_niced_process_and_tells_its_cost() -> None:
+def test_it_samples_the_cheap_fields_from_a_niced_process_and_reports_its_cost() -> None:
     with Sampler(interval_s=0.05) as sampler:
         samples = wait_for(sampler, 4)
         nice = psutil.Process(sampler.pid).nice()
@@ -100,7 +100,7 @@ def test_it_ends_with_its_parent() -> None:
         time.sleep(0.02)
 
 
-def test_a_sampler_that_died_says_so_in_the_trials_telemetry() -> None:
+def test_a_sampler_that_died_reports_it_in_the_trials_telemetry() -> None:
     with Sampler(interval_s=0.05) as sampler:
         wait_for(sampler, 1)
         os.kill(sampler.pid, signal.SIGKILL)

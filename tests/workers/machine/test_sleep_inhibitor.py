@@ -41,7 +41,7 @@ def test_the_tool_runs_while_the_run_does(
     assert not psutil.pid_exists(pid)
 
 
-def test_a_tool_that_somebody_ends_is_told_from_then_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_somebody_ends_is_reported_from_then_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_tool(tmp_path, "caffeinate", f"echo $$ > {tmp_path}/pid; exec sleep 600", monkeypatch)
     with keep_awake(os.getpid(), platform="darwin") as awake:
         assert awake.reading().value_text == "caffeinate"

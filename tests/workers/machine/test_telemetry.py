@@ -23,7 +23,7 @@ from workers.machine.telemetry import CHEAP, FIRST, MachineReader, OwnCpu, Readi
 
 @pytest.fixture(autouse=True)
 def own_cpu_forgotten() -> Iterator[None]:
-    """What one test makes of our tree is nothing to the next."""
+    """Keep one test's knowledge of our process tree from the next."""
     yield
     telemetry._ours.cache_clear()  # noqa: SLF001
 
@@ -152,7 +152,7 @@ def _client(pid: int, name: str, ns: int | None) -> str:
     return "\n".join(lines).replace("pid 440, WindowServer", f"pid {pid}, app").replace("0x100002dbd", name) + "\n"
 
 
-def test_gpu_time_is_told_by_client() -> None:
+def test_gpu_time_is_counted_by_client() -> None:
     text = _client(440, "0xa", 5) + _client(7, "0xb", 6) + _client(7, "0xc", 7) + _client(8, "0xd", None)
     assert macos.parse_gpu_time(text) == {(440, "0xa"): 5, (7, "0xb"): 6, (7, "0xc"): 7}
 
@@ -288,7 +288,7 @@ def test_a_client_that_closes_takes_nothing_from_what_others_do() -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "\n", _client(8, "0xd", None)])
-def test_a_mac_that_tells_no_gpu_time_is_not_one_at_rest(answer: str) -> None:
+def test_a_mac_that_reports_no_gpu_time_is_not_one_at_rest(answer: str) -> None:
     clock = iter([0.0, 0.0, 5.0, 5.0])
     reader = MachineReader(_mac(**{AGX_CLIENTS: answer}), clock=lambda: next(clock))
     reader.read()
@@ -383,7 +383,7 @@ def foundation(folder: Path, monkeypatch: pytest.MonkeyPatch, *, state: int, low
     monkeypatch.delitem(sys.modules, "Foundation", raising=False)
 
 
-def test_pyobjc_tells_the_thermal_state_and_low_power_where_it_is_there(
+def test_pyobjc_reports_the_thermal_state_and_low_power_where_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     foundation(tmp_path, monkeypatch, state=2, low=True)
@@ -517,7 +517,7 @@ def test_a_full_reading_starts_no_program(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(MachineReader().read()) > 10
 
 
-def test_a_reading_tells_its_own_cost_in_milliseconds() -> None:
+def test_a_reading_reports_its_own_cost_in_milliseconds() -> None:
     times = iter([5.0, 5.25])
     (cost,) = (each for each in MachineReader(only=(), clock=lambda: next(times)).read() if each.field == "read_ms")
     assert cost.value == 250.0
@@ -537,7 +537,7 @@ def test_the_work_of_our_own_processes_is_not_that_of_others(monkeypatch: pytest
 
 
 def spent(monkeypatch: pytest.MonkeyPatch, *looks: tuple[float, dict[str, float]]) -> list[float]:
-    """How much our CPU seconds grow from look to look: what the root's children spent, and the living by pid."""
+    """Return the growth of our CPU seconds from reading to reading, given those of ended children and living pids."""
     reaped, alive = iter([look[0] for look in looks]), iter([look[1] for look in looks])
     monkeypatch.setattr("workers.machine.telemetry.reaped_cpu_s", lambda root_pid: next(reaped))
     monkeypatch.setattr("workers.machine.telemetry.own_cpu_s", lambda root_pid: next(alive))
@@ -619,7 +619,7 @@ def test_real_programs_and_a_real_worker_that_ends_are_ours_and_count_once() -> 
     assert spent_s() - true_s > 0.4 + 0.8 + 0.3
 
 
-def test_the_children_of_another_process_are_told_too() -> None:
+def test_the_children_of_another_process_are_reported_too() -> None:
     """The sampler is a child of the run, whose readings start programs."""
     code = (
         "import resource, subprocess, sys\n"

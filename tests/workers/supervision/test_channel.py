@@ -96,7 +96,7 @@ def test_a_line_that_nobody_takes_ends_at_the_deadline(ends: Ends) -> None:
     assert time.monotonic() >= deadline
 
 
-def test_a_line_to_nobody_is_told(ends: Ends) -> None:
+def test_a_line_to_nobody_is_reported(ends: Ends) -> None:
     ends.close_theirs(ends.their_read)
     with pytest.raises(ChannelClosed):
         ends.channel.send(b"anyone?\n", deadline=soon())

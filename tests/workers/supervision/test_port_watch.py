@@ -1,4 +1,4 @@
-"""Who listens on a port and who is connected to it: real processes and sockets."""
+"""The listeners and the clients of a port: real processes and sockets."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""What a server's environment holds: by its interpreter, by its own words, by the process behind its port."""
+"""The packages in a server's environment: by its interpreter, its own report, and the process behind its port."""
 
 import os
 import subprocess
@@ -114,7 +114,7 @@ def test_a_process_is_known_by_the_libraries_that_it_loaded() -> None:
     assert "has loaded no MLX" in found.reason
 
 
-def test_our_own_process_and_one_that_cannot_be_seen_tell_nothing() -> None:
+def test_our_own_process_and_one_that_cannot_be_seen_show_nothing() -> None:
     for pids, words in (
         ([os.getpid()], "of this run's own"),
         ([os.getppid()], "of this run's own"),

@@ -97,7 +97,7 @@ def test_a_log_that_shrank_was_replaced_or_rewritten_is_another(tmp_path: Path) 
     assert "replaced" in str(log_fault(before, log.identify(mark=before.size)))
 
 
-def test_a_descriptor_that_writes_to_a_file_tells_its_path(tmp_path: Path) -> None:
+def test_a_descriptor_that_writes_to_a_file_reports_its_path(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("wb") as file:
         assert path_of_descriptor(file.fileno()) == path
@@ -138,7 +138,7 @@ def test_somebody_else_on_the_port_is_named() -> None:
                 server.stop()
 
 
-def test_a_port_that_stays_open_is_told_though_nobody_can_be_seen_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_stays_open_is_reported_though_nobody_can_be_seen_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where another user's process has taken it."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -148,7 +148,7 @@ def test_a_port_that_stays_open_is_told_though_nobody_can_be_seen_on_it(monkeypa
             server.stop()
 
 
-def test_nobody_on_the_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_on_the_port_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.supervision.server_process._ENDING_S", 0.0)
     server = ServerProcess(
         ServerSpec(title="the server", command=[sys.executable, "-c", "import time; time.sleep(60)"], port=free_port())
@@ -166,7 +166,7 @@ def test_what_cannot_be_started_is_an_error_of_the_load() -> None:
     assert failed.value.kind is FaultKind.load_failed
 
 
-def test_its_end_is_told_with_its_last_words() -> None:
+def test_its_end_is_reported_with_its_last_words() -> None:
     command = [sys.executable, "-c", "import sys; print('[metal::malloc] no room'); sys.exit(7)"]
     server = ServerProcess(ServerSpec(title="the server", command=command, port=1))
     assert until(lambda: server._popen.poll() is not None)  # noqa: SLF001 - there is nothing else to wait for

@@ -313,7 +313,7 @@ def last_words(kind: FaultKind) -> bytes:
 
 
 @pytest.mark.parametrize("kind", [FaultKind.checkpoint_corrupt, FaultKind.disk_full])
-def test_a_worker_that_ends_before_it_takes_the_request_has_said_why(
+def test_a_worker_that_ends_before_it_takes_the_request_has_stated_why(
     make: Make, tmp_path: Path, kind: FaultKind
 ) -> None:
     worker = make(python=fake_worker(tmp_path, f"record({HELLO + last_words(kind)!r})"))

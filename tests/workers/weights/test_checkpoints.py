@@ -114,7 +114,7 @@ def test_kv_bytes_count_the_attention_layers_only(tmp_path: Path, config: dict[s
     assert inspect(tmp_path / "m").kv_bytes_per_token == expected
 
 
-def test_the_digest_tells_content_apart_not_place(plain: dict[str, Any], broken: Path, tmp_path: Path) -> None:
+def test_the_digest_depends_on_content_not_on_place(plain: dict[str, Any], broken: Path, tmp_path: Path) -> None:
     original = inspect(plain["path"]).digest
     assert inspect(broken).digest == original
     fine_tune = tiny.build(tmp_path / "other-seed", seed=1)  # equal sizes and headers, other weights
@@ -193,7 +193,7 @@ ABSURD = (
 def test_a_configuration_without_sense_is_one_line(broken: Path, change: dict[str, Any]) -> None:
     config = json.loads((broken / "config.json").read_text())
     (broken / "config.json").write_text(json.dumps(config | change))
-    with pytest.raises(EngineError, match=r"make no sense \(") as caught:
+    with pytest.raises(EngineError, match=r"are not valid \(") as caught:
         inspect(broken)
     assert caught.value.kind is FaultKind.checkpoint_corrupt
     assert "\n" not in str(caught.value)

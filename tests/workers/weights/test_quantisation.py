@@ -46,7 +46,7 @@ def test_what_a_user_put_there_is_not_replaced(source: dict[str, Any]) -> None:
     mine = checkpoints_dir() / "tiny-4bit"
     mine.mkdir(parents=True)
     (mine / "notes.txt").write_text("mine")
-    with pytest.raises(EngineError, match="no import made it"):
+    with pytest.raises(EngineError, match="was not made by an import"):
         make_checkpoint(source, "tiny-4bit", Quantisation(bits=4))
     assert [file.name for file in mine.iterdir()] == ["notes.txt"]
 
@@ -71,8 +71,8 @@ def test_the_command_says_how_to_name_what_it_made(source: dict[str, Any], tmp_p
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["nowhere", "--bits", "4"], "no checkpoint of this name and no folder"), (["smollm2-f32"], "nothing to make")],
+    [(["nowhere", "--bits", "4"], "no checkpoint or folder of this name"), (["smollm2-f32"], "nothing to make")],
 )
-def test_bad_input_is_told(arguments: list[str], words: str) -> None:
+def test_bad_input_is_reported(arguments: list[str], words: str) -> None:
     done = CliRunner().invoke(cli, ["checkpoint", "make", *arguments])
     assert words in str(done.exception)

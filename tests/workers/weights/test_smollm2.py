@@ -167,7 +167,7 @@ def test_a_folder_that_no_import_made_is_left_alone(home: Path, origin: Origin) 
     mine = home / "checkpoints" / "smollm2-4bit"
     mine.mkdir(parents=True)
     (mine / "notes.txt").write_text("mine")
-    with pytest.raises(EngineError, match="no import made it"):
+    with pytest.raises(EngineError, match="was not made by an import"):
         run(origin)
     assert (mine / "notes.txt").read_text() == "mine"
 

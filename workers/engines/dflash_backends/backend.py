@@ -1,4 +1,4 @@
-"""What every package's backend is, and what a draft's files say."""
+"""The interface of every package's backend, and the reading of a draft's files."""
 
 import re
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from workers.sampling import Sampling
 from workers.stopwatch import Tick
 from workers.weights.model_files import read_header, read_json, tensor_table, weight_files
 
-# How the packages and MLX say that weights and model do not fit, and how many.
+# The messages of the packages and of MLX when weights and model do not fit, with the number.
 _UNKNOWN = re.compile(r"Received (\d+) parameters not in model|unexpected in checkpoint \((\d+)\)")
 _LACKING = re.compile(r"Missing (\d+) parameters|missing in checkpoint \((\d+)\)")
 
@@ -37,7 +37,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedDraft:
-    """What became of a draft's folder."""
+    """A draft as it was loaded from its folder."""
 
     draft_version: int
     trained_block_size: int
@@ -51,7 +51,7 @@ class Backend(ABC):
     DISTRIBUTION: ClassVar[str]
     SIGN: ClassVar[str]  # where its evidence is read
     VERIFY_MODES: ClassVar[tuple[str, ...]] = ("fixed",)
-    CLAMPS: ClassVar[bool] = True  # runs the trained block size where a larger one is asked for, without a word
+    CLAMPS: ClassVar[bool] = True  # silently runs the trained block size if a larger one is asked for
     COPIES: ClassVar[bool] = True  # can copy from the context instead of drafting
     SAMPLES: ClassVar[bool] = True
     READS_V2: ClassVar[bool] = True
@@ -105,7 +105,7 @@ class Backend(ABC):
 
     @contextmanager
     def _checking_parameters(self, folder: Path) -> Iterator[None]:
-        """What the package says of parameters that do not fit, as one line with the count and the remedy."""
+        """Turn the package's message on parameters that do not fit into one line with the count and the remedy."""
         try:
             yield
         except (ValueError, KeyError) as error:

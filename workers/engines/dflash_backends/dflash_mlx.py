@@ -1,4 +1,4 @@
-"""dflash-mlx, whose loop is watched where it calls."""
+"""dflash-mlx, whose loop is observed through the calls that it makes."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -111,7 +111,7 @@ class DflashMlx(Backend):
         )
 
     def _prefix(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
-        """What the package's cache has of this prompt, and where the new state goes: as its server asks for them."""
+        """Return the cached state of this prompt, and the place of the new one, as the package's server does."""
         if not self.wanted.prefix_cache_bytes:
             return {"publish_generation_snapshot": False}
         from dflash_mlx.server.prefix_cache_flow import PrefixCacheFlow
@@ -140,7 +140,7 @@ class DflashMlx(Backend):
             shutdown_runtime_cache_manager()
 
     def _quantisation(self, dtype: str) -> str | None:
-        """The draft's weights in the package's words; activations stay in 32 bits where the target's are."""
+        """Return the draft's quantisation in the package's words; activations stay in 32 bits if the target's are."""
         if self.wanted.draft_bits is None:
             return None
         activations = 32 if dtype == "float32" else 16
@@ -170,7 +170,7 @@ def require_readable_cache() -> None:
 
 
 class Calls:
-    """What dflash-mlx's loop called: the width of each verify pass, and what had proposed for it."""
+    """The calls of dflash-mlx's loop: the width of each verify pass, and the source of its proposals."""
 
     def __init__(self) -> None:
         self._source = DRAFT
@@ -183,7 +183,7 @@ class Calls:
         self._source = DRAFT
 
     def copy(self, *_: Any, **__: Any) -> None:
-        """Its context is advanced without drafting."""
+        """Advance the context without drafting."""
         self._source = COPY
 
     def verify_steps(self, accepted: Sequence[int]) -> list[VerifyStep]:
@@ -199,7 +199,7 @@ class Calls:
 
 
 class Watched:
-    """An object of which some methods tell a watcher of each call first."""
+    """Wraps an object and reports each call of some of its methods to a watcher first."""
 
     def __init__(self, watched: Any, **watchers: Any) -> None:
         self._watched = watched
@@ -218,7 +218,7 @@ class Watched:
 
 
 def forbid_copies() -> None:
-    """dflash-mlx copies from the context where it can, and has no setting against it: its index finds nothing now."""
+    """Prevent copies from the context: dflash-mlx has no setting for that, so its index is made to find nothing."""
     from dflash_mlx.engine import spec_epoch
 
     class NoCopies(spec_epoch.CopySpecIndex):  # type: ignore[misc]  # a package without types

@@ -29,7 +29,7 @@ class Dspark(Backend):
 
         self._tokenizer = target.tokenizer
         self._target = Target(target.model, target.tokenizer)
-        self._target.verify_tap()  # the draft reads hidden states: of a family that it knows, else it says so
+        self._target.verify_tap()  # the draft reads hidden states; an unknown family raises an error
         with self._checking_parameters(folder):
             self._draft, config = load_dflash(
                 str(folder),
@@ -73,7 +73,7 @@ class Dspark(Backend):
         )
 
     def probed(self) -> Probed:
-        """As mlx-lm runs it; on Metal the package's own verify pass has other kernels."""
+        """Run the target as mlx-lm does; on Metal the package's own verify pass has other kernels."""
         return Probed(
             model=self._target.model, make_cache=self._target.make_cache, prefill_step_size=PROBE_PREFILL_STEP
         )
@@ -82,7 +82,7 @@ class Dspark(Backend):
         return BlockDraft(width=int(self._draft.config.block_size), after=self._drafting_after)
 
     def _drafting_after(self, context: Sequence[int], budget: Budget) -> Callable[[], float]:
-        """As `dflash_generate` drafts: the whole block from masks, over the context's hidden states."""
+        """Draft as `dflash_generate` does: the whole block from masks, over the context's hidden states."""
         import mlx.core as mx
 
         config = self._draft.config
@@ -107,7 +107,7 @@ class Dspark(Backend):
         return seconds
 
     def _proposed(self, block: Any, hidden: Any, cache: Any, *, anchor: int) -> Any:
-        """The likeliest block, by a v2 draft's selector where it has one."""
+        """Return the likeliest block, by the selector of a v2 draft if it has one."""
         import mlx.core as mx
 
         if getattr(self._draft, "candidate_selector", None) is not None:

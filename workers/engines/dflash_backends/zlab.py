@@ -75,8 +75,8 @@ class Zlab(Backend):
         )
 
     def _last_step(self, last: VerifyStep, token_ids: Sequence[int]) -> VerifyStep:
-        """Of the last step the package does not say whether its last token is the draft's or the target's own: where
-        the target's own one was cut off, it is the draft's. The proposal tells, unless it was sampled."""
+        """In the last step the package does not state whether its last token is the draft's or the target's own: if
+        the target's own one was cut off, it is the draft's. The proposal shows it, unless it was sampled."""
         proposed = self._proposals.last_tokens()
         end = token_ids[len(token_ids) - last.accepted - 1 :]
         if proposed is None or list(proposed[: len(end)]) != list(end):
@@ -85,7 +85,7 @@ class Zlab(Backend):
 
 
 class Proposals:
-    """What a draft was called for since the last `clear`: its width each time, and the last proposal, unevaluated."""
+    """The calls of a draft since the last `clear`: the width of each, and the last proposal, unevaluated."""
 
     def __init__(self) -> None:
         self.clear()
