@@ -88,7 +88,7 @@ def examine(*, database: Path, database_words: str, journal: Path) -> Diagnosis:
 
 
 def as_json(found: Diagnosis) -> str:
-    """Everything, for programs."""
+    """All values, for programs."""
     body = asdict(found) | {"notes": list(found.notes), "obstacles": list(found.obstacles)}
     return json.dumps(body, indent=2) + "\n"
 

@@ -40,15 +40,15 @@ def decode(line: bytes) -> Message:
     try:
         body = json.loads(line, parse_constant=_refuse_constant)
         if b"\\u" in line:
-            body = well_formed_json(body)  # what a model or a server wrote may hold half a character
+            body = well_formed_json(body)  # text of a model or a server may hold half a character
         cls = KINDS[body.pop("kind")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ProtocolError(f"no message: {line[:200]!r}") from error
+        raise ProtocolError(f"not a message: {line[:200]!r}") from error
     return cls(**_checked_fields(cls, body, cls.kind))
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def field_types(cls: type[Any]) -> dict[str, Any]:
