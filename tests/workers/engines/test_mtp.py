@@ -133,5 +133,5 @@ def test_events_become_steps() -> None:
         VerifyStep(drafted=8, accepted=7, source="copy"),
         VerifyStep(drafted=1, accepted=0),
     ]
-    with pytest.raises(EngineError, match="tells of 3 verify steps and counted 4"):
+    with pytest.raises(EngineError, match="reports 3 verify steps and counted 4"):
         steps_of(events, verify_calls=4)

@@ -68,10 +68,10 @@ def test_what_says_nothing_is_never_zero(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "field", "reason"),
     [
-        (NEW.replace("71.5", "0.0"), "cpu_c", "macmon tells 0: no sensor of it is valid"),
-        (NEW.replace("68.25", "-3.5"), "gpu_c", "macmon tells -3.5: no sensor of it is valid"),
-        (NEW.replace("1380", "0"), "gpu_mhz", "macmon tells 0: the GPU idled, or its clock is unknown"),
-        (OLD.replace("461", "0"), "gpu_mhz", "macmon tells 0: the GPU idled, or its clock is unknown"),
+        (NEW.replace("71.5", "0.0"), "cpu_c", "macmon reports 0: no sensor of it is valid"),
+        (NEW.replace("68.25", "-3.5"), "gpu_c", "macmon reports -3.5: no sensor of it is valid"),
+        (NEW.replace("1380", "0"), "gpu_mhz", "macmon reports 0: the GPU idled, or its clock is unknown"),
+        (OLD.replace("461", "0"), "gpu_mhz", "macmon reports 0: the GPU idled, or its clock is unknown"),
     ],
 )
 def test_a_zero_that_means_unknown_is_a_reason(text: str, field: str, reason: str) -> None:

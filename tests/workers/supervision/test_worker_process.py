@@ -257,7 +257,7 @@ def record(line): os.write(int(sys.argv[sys.argv.index("--record-fd") + 1]), lin
     ("script", "kind", "words"),
     [
         ("sys.exit('no module named workers')", FaultKind.crashed, "exit status 1"),
-        ("record(b'hello?\\n'); time.sleep(60)", FaultKind.garbage, "no message"),
+        ("record(b'hello?\\n'); time.sleep(60)", FaultKind.garbage, "not a message"),
         (
             'record(b\'{"kind":"done","request_id":"1"}\\n\'); time.sleep(60)',
             FaultKind.garbage,
