@@ -52,7 +52,7 @@ def views() -> Mapping[str, ViewMeaning]:
 
 @cache
 def tables() -> Mapping[str, str]:
-    """What one row of each table describes, by the table's name."""
+    """The subject of one row of each table, by the table's name."""
     found: dict[str, str] = _document()["tables"]
     return found
 

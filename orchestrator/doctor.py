@@ -45,7 +45,7 @@ class Diagnosis:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What would slow a run or may end it, with the remedy; none of it refuses the run."""
+        """Return the conditions that slow a run or may end it, with the remedy; none of them prevents the run."""
         return tuple(start_notes(self.readings))
 
     @property

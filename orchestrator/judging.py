@@ -83,7 +83,7 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
 
 
 def declared_packages(plan: Plan) -> dict[str, dict[str, str | None]]:
-    """What the arms' environments name, by arm: packages with their locked versions, and Python where it was chosen.
+    """Return the content of the arms' environments by arm: packages with locked versions, and Python if it was chosen.
 
     What is built from source has the hash of its content or its commit in place of a version: two trees of one version
     are two things.

@@ -117,7 +117,7 @@ def told_when_missing(engine: str) -> Iterator[None]:
 
 
 def _remedy(distribution: str, extra: str) -> str:
-    """What makes the package importable: another interpreter, a file that is shown again, or its installation."""
+    """Return what makes the package importable: another interpreter, unhiding a file, or its installation."""
     if distribution.startswith("mlx") and (why := no_mlx_for(sys.platform, platform.machine(), translated=None)):
         return why
     if hidden := hidden_pth_files(site_folders()):

@@ -64,7 +64,7 @@ def read_interpreter(*, translated: bool | None) -> Interpreter:
 
 
 def origin_of(base_prefix: str) -> str:
-    """Who built the interpreter of this `sys.base_prefix`."""
+    """Return the builder of the interpreter with this `sys.base_prefix`."""
     return next((name for name, pattern in _ORIGINS if re.search(pattern, base_prefix)), "unknown")
 
 

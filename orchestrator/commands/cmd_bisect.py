@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--picture", type=options.FILE, help="Draw the releases and their ratios into this file, SVG or PNG.")
 @click.option("--list", "only_list", is_flag=True, help="List the releases between GOOD and BAD, and run nothing.")
-@click.option("--quiet", is_flag=True, help="No progress; the results of the steps only.")
+@click.option("--quiet", is_flag=True, help="Print no progress, only the results of the steps.")
 def command(
     package: str,
     good: str,
@@ -109,7 +109,7 @@ def _told(found: "Found", question: "Question") -> list[str]:
     if len(first) == 1:
         told = f"first release in which the speed changed: {question.package} {first[0]}"
     else:
-        told = f"the speed changed in one of: {', '.join(first)} (the others cannot be told apart)"
+        told = f"the speed changed in one of: {', '.join(first)} (they cannot be distinguished)"
     effect = next((step.to_good for step in found.steps if (step.candidate or bad) == first[-1] and step.to_good), None)
     size = "" if effect is None else f", {effect.ratio:.3f} times {good} ({effect.ci_low:.3f} to {effect.ci_high:.3f})"
     more = found.answer.more_changes

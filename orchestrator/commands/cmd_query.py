@@ -96,7 +96,7 @@ def _describe(name: str, where: str) -> None:
 
 
 def _query(asked: str | None, *, file: Path | None, url: str) -> "StoredQuery":
-    """What was asked for: by one word a stored query, by `.sql` a file, else the SQL itself."""
+    """Return the query: one word names a stored query, `.sql` a file, other text is the SQL itself."""
     from db.stored_queries import find_query, is_file, is_name, parse_query, read_query
 
     if (asked is None) == (file is None):

@@ -54,7 +54,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is searched for, and how."""
+    """The subject and the settings of a search."""
 
     package: str
     releases: tuple[str, ...]  # in order, the good one first and the bad one last
@@ -97,7 +97,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a search has found."""
+    """The result of a search."""
 
     steps: tuple[Step, ...]
     answer: Answer | None  # None: there is nothing to bisect
@@ -118,7 +118,7 @@ class Found:
 
 @dataclass(slots=True, kw_only=True)
 class Search:
-    """A search under way."""
+    """A search in progress."""
 
     question: Question
     tell: Tell
@@ -152,7 +152,7 @@ class Search:
 
     def _step(self, candidate: str | None, rounds: int) -> Step:
         if self.until is not None and dt.datetime.now(dt.UTC) >= self.until:
-            raise IncompleteError("the time is up; the same command goes on from here")
+            raise IncompleteError("the time is up; the same command continues from here")
         try:
             run = self._measured(candidate, rounds)
         except (InputError, RefusedError) as error:

@@ -79,7 +79,7 @@ def _tokens(arms: Sequence[Arm]) -> Iterator[list[str]]:
 
 
 def environment_name(arm: Arm) -> str:
-    """What an arm runs in: its environment's name, `current` for the one that interlace runs in."""
+    """Return the name of an arm's environment, `current` for the one that interlace runs in."""
     return "current" if arm.environment is None else str(arm.environment["name"])
 
 

@@ -1,4 +1,4 @@
-"""What is installed here: the versions that every package keeps which an environment does not name."""
+"""The packages installed here: their versions are kept unless an environment names the package."""
 
 import json
 import platform

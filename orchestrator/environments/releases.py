@@ -24,7 +24,7 @@ def releases_between(package: str, good: str, bad: str) -> list[str]:
     first, last = _version(good), _version(bad)
     if first >= last:
         raise InputError(
-            f"bisect {package} {good} {bad}: name the older release first; the order says nothing of speed"
+            f"bisect {package} {good} {bad}: name the older release first; the order does not depend on speed"
         )
     return ordered(_listed(package), first, last)
 

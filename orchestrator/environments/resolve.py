@@ -20,7 +20,7 @@ _NOT_SOURCE = frozenset({".git", ".hg", "__pycache__", ".venv", "venv", "build",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one environment is to hold."""
+    """The wanted content of one environment."""
 
     name: str
     named: tuple[Named, ...]

@@ -45,7 +45,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What an environment occupies."""
+    """The disk space of an environment."""
 
     total_bytes: int
     own_bytes: int  # of files that nothing else shares by a hard link: what removing it frees at least

@@ -48,7 +48,7 @@ class UnavailableError(RefusedError):
 
 
 class Tool(Protocol):
-    """What resolves and installs."""
+    """A tool that resolves and installs."""
 
     @property
     def name(self) -> str:
@@ -218,7 +218,7 @@ def _of_report(entry: Mapping[str, Any]) -> LockedPackage:
 
 
 def _direct(path: str | None, url: str | None) -> str:
-    """Where a file that was named by its place is: a path, or an address."""
+    """Return the place of a file that was named by it: a path, or an address."""
     return path or str(url).removeprefix("file://")
 
 

@@ -1,1 +1,1 @@
-"""What a plan needs from a machine: memory, time, and whether its arms stay loaded."""
+"""A plan's needs on a machine: memory, time, and whether its arms stay loaded."""

@@ -56,7 +56,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmMemory:
-    """What one arm holds while it is loaded. None: unknown."""
+    """The memory of one loaded arm. None: unknown."""
 
     name: str
     weights_bytes: int | None

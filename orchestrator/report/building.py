@@ -59,7 +59,7 @@ def build_report(material: Material, *, made_at: dt.datetime) -> Document:
 
 
 def build_answer(material: Material, *, claims_asked: bool = False) -> Document:
-    """What fits on a screen after a run: the verdict, a line or two per arm, and what to type next.
+    """Build the screen after a run: the verdict, a line or two per arm, and the next commands.
 
     Args:
         claims_asked: show the published claims beside it.

@@ -102,7 +102,7 @@ def next_candidate(releases: Sequence[str], marks: Mapping[str, Mark]) -> str | 
 
 
 def answer(releases: Sequence[str], marks: Mapping[str, Mark]) -> Answer:
-    """What the search found, once there is no candidate left."""
+    """Return the result of the search once there is no candidate left."""
     low, high = bounds(releases, marks)
     return Answer(
         first=tuple(releases[low + 1 : high + 1]),

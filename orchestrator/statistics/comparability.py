@@ -371,7 +371,7 @@ def _packages(column: "pd.Series[Any]") -> Words:
 
 
 def _moved_words(own: Mapping[str, Any], control: Mapping[str, Any], declared: frozenset[str]) -> tuple[str, str]:
-    """What moved along, on either side; empty for arms that differ in nothing declared."""
+    """Return the versions that moved along on either side; empty for arms that differ in nothing declared."""
     if not declared:
         return "", ""
     names = sorted((own.keys() & control.keys()) - declared - _OWN_COLUMN)

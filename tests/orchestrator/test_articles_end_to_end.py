@@ -1,4 +1,4 @@
-"""The two source articles' situations, run end to end on simulated machines: what would the audit have told them?"""
+"""The two source articles' situations, run end to end on simulated machines: the audit's answer."""
 
 from pathlib import Path
 

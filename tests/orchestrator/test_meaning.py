@@ -1,4 +1,4 @@
-"""Findings of whole runs on simulated machines: the source article's situation, told in every format."""
+"""Findings of whole runs on simulated machines: the source article's situation, reported in every format."""
 
 import json
 from dataclasses import replace

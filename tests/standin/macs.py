@@ -59,7 +59,7 @@ class StandinMac:
     environment: dict[str, str] = field(default_factory=dict)
 
     def answers(self) -> dict[str, str]:
-        """What its tools print."""
+        """Return the output of its tools."""
         accelerator = re.sub(
             r'"gpu-core-count" = \d+',
             f'"gpu-core-count" = {self.gpu_cores}',
@@ -188,5 +188,5 @@ MACS = (QUIET_STUDIO, HOT_MACBOOK, GERMAN_NIGHT)
 
 
 def is_tool_executable() -> bool:
-    """Whether the checkout kept the script's right to run."""
+    """Return whether the checkout kept the script executable."""
     return bool((STANDIN / "tools" / "tool").stat().st_mode & stat.S_IXUSR)

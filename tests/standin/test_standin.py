@@ -42,7 +42,7 @@ class Done:
 
     @property
     def words(self) -> str:
-        """What it said, with the line breaks of its tables undone."""
+        """Return its output without the line breaks of its tables."""
         return " ".join((self.out + self.err).split())
 
 
@@ -89,7 +89,7 @@ def all_three(quiet: dict[str, Done], hot: dict[str, Done], german: dict[str, Do
 
 
 def readings(done: dict[str, Done]) -> dict[str, tuple[float | None, str | None]]:
-    """What the run stored before its trials."""
+    """Return the rows that the run stored before its trials."""
     rows = json.loads(done["readings"].out)
     return {row["field"]: (row["value"], row["value_text"]) for row in rows if row["reason"] is None}
 

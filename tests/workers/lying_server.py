@@ -79,7 +79,7 @@ def in_bursts(truth: Truth, sizes: Iterable[int]) -> Iterator[Step]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lie:
-    """One way to lie, and what must become of a generation that it tells."""
+    """One way to lie, and the required outcome of such a generation."""
 
     answer: Callable[[Truth], Iterable[Step]]
     expected: Expected

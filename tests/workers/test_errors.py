@@ -1,4 +1,4 @@
-"""Faults are told apart by what the system and the engines say of them."""
+"""Faults are classified by the messages of the system and the engines."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""What every engine must do: one test suite for all of them, those of other packages included. Needs pytest.
+"""The contract of every engine: one test suite for all of them, those of other packages included. Needs pytest.
 
 A test module takes part with a fixture `case` (an `EngineCase`, best of module scope) and a class that inherits:
 

@@ -292,7 +292,7 @@ def _masked(body: bytes) -> str:
 
 
 def _refusal(response: "httpx.Response", text: str) -> str:
-    """What a server says beside a status other than 200, in one line."""
+    """Return a server's text with a status other than 200, in one line."""
     if response.is_redirect:
         where = mask(response.headers.get("location", ""))[:_SHOWN]
         return f"it redirects to {where}; no redirect is followed: write the address that answers into engine.url"

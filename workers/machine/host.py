@@ -67,7 +67,7 @@ def read_boot_id(system: System | None = None) -> str | None:
 
 
 def is_translated(system: System | None = None) -> bool | None:
-    """Whether this process runs under Rosetta; None: not known, as on a Mac with an Intel processor."""
+    """Return whether this process runs under Rosetta; None if unknown, as on a Mac with an Intel processor."""
     system = system or LocalSystem()
     if system.platform != "darwin":
         return False

@@ -62,7 +62,7 @@ def available_bytes() -> int:
 
 
 def compressed_bytes(system: System | None = None) -> int:
-    """What macOS's compressor holds for programs, as large as it was before; 0 where that is unknown.
+    """Return the size of the data in macOS's compressor before compression; 0 if it is unknown.
 
     A physical footprint counts such pages in full, and their end makes only a part of that available.
     """

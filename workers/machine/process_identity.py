@@ -125,7 +125,7 @@ def owner_mark() -> str:
 
 
 def marks_orphan(mark: str) -> bool:
-    """Whether the owner that a living process's mark names has ended.
+    """Return whether the owner that a living process's mark names has ended.
 
     A mark that names none, as earlier versions' do, says nothing. Neither does one of another boot: no process outlives
     its boot, so whoever wrote the mark names boots otherwise, and its run may live.

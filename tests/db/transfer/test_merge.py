@@ -1,4 +1,4 @@
-"""Merging: idempotent, in any order, told where two sides disagree, and the other database is never changed."""
+"""Merging: idempotent, in any order, with a note if two sides disagree, and without changes of the other database."""
 
 import re
 import sqlite3

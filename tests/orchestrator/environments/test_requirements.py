@@ -1,4 +1,4 @@
-"""What a user may name: what pip accepts, without its options, in a form that a plan can hold."""
+"""The requirements that a user may name: those of pip without its options, in a form that a plan can hold."""
 
 from pathlib import Path
 

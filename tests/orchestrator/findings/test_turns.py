@@ -68,7 +68,7 @@ def test_the_turn_before_is_the_one_before() -> None:
 
 
 def test_a_prefix_that_is_lost_in_some_conversations_is_reported() -> None:
-    """The medians of five look well. Conversations are told apart by their round too."""
+    """The medians of five look well. Conversations are distinguished by their round too."""
     found = [turns_of((1000, 0), (1100, 990), prompt_id=f"t/{number}") for number in range(3)]
     found += [turns_of((1000, 0), (1100, 0), prompt_id="t/0", round=place) for place in (1, 2)]
     one = told(*(each for held in found for each in held))

@@ -95,7 +95,7 @@ def test_why_there_is_no_thermal_level() -> None:
 
 
 def test_waiting_at_the_gate_is_no_pause() -> None:
-    """The machine cooled down for half an hour before the eleventh trial: that is told as a wait, and stays."""
+    """The machine cooled down for half an hour before the eleventh trial: that is reported as a wait, and stays."""
     frame = rows(FlatRun(effects=ARMS))
     late = frame["sequence"] > 10
     frame["started_at"] = frame["started_at"] + pd.to_timedelta(np.where(late, 1800, 0), unit="s")

@@ -31,7 +31,8 @@ def test_the_drift_stands_behind_what_it_leaves_undecided(material: Material) ->
     )
     undecided = replace(material, result=replace(material.result, comparisons=doubtful))
     assert re.fullmatch(
-        r"Against plain, width 4 shows a difference that could be drift, because the machine lost \d+\u00a0% of its speed\.",
+        r"Against plain, width 4 shows a difference that could be drift,"
+        r" because the machine lost \d+\u00a0% of its speed\.",
         verdict_sentence(undecided),
     )
 

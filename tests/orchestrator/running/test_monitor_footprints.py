@@ -70,7 +70,7 @@ LOAD = "10.00 GB are in use after loading, +25% against the planned weights of 8
 def test_a_servers_memory_is_that_of_its_processes(
     monkeypatch: pytest.MonkeyPatch, held_gb: float | None, told: str | None
 ) -> None:
-    """It tells no worker what its models take."""
+    """It reports no model sizes to the worker."""
     kept = Told(monkeypatch)
     found = kept.kept.after_load("a", member(held_gb=held_gb))
     assert found.note == told

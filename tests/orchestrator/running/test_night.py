@@ -228,7 +228,7 @@ def test_or_runs_and_flags_a_hot_start(database: Database, tmp_path: Path) -> No
 
 
 def test_the_canary_sees_a_machine_that_throttles_at_level_0(database: Database, tmp_path: Path) -> None:
-    """GPU clocks fall while the thermal level stays nominal: only the speed itself tells."""
+    """GPU clocks fall while the thermal level stays nominal: only the speed itself shows it."""
     gate = Gate(canary_tokens=8, timeout_s=20, replays=0)
     recorder, watcher = run_night(
         database, planned(gate, rounds=6, drift="linear", drift_size=-0.3, noise=0.0), tmp_path, Night()

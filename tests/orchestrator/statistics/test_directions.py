@@ -32,7 +32,7 @@ LONG = [("two_turns", "long", turn) for turn in (0, 1)]
     [
         (QUICK, ["over all", "code", "maths", "prose"]),
         (LONG, ["over all", "turn 1", "turn 2"]),
-        # A class that is the whole of one workload is told once; turns are those of their workload.
+        # A class that is the whole of one workload is reported once; turns are those of their workload.
         (
             [*QUICK, *LONG],
             ["over all", "quick", "two_turns", "code", "maths", "prose", "two_turns, turn 1", "two_turns, turn 2"],

@@ -1,4 +1,4 @@
-"""What a process of a stand-in Mac asks the system: its platform, and the calls into Darwin's libraries.
+"""The system calls of a process on a stand-in Mac: its platform, and the calls into Darwin's libraries.
 
 The counts of processes are this machine's own, so that what is read of our processes is true.
 """

@@ -1,4 +1,4 @@
-"""Engines attached to a server of somebody else's: never launched nor ended, and no more is claimed than it tells."""
+"""Engines attached to a foreign server: never launched nor ended, and nothing is claimed beyond its reports."""
 
 import json
 import subprocess
@@ -55,7 +55,7 @@ def run(folder: Path, command: list[str], port: int) -> Iterator[Running]:
 
 @pytest.fixture
 def omlx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    """One whose counters cannot be read: only its log tells what it did."""
+    """One whose counters cannot be read: only its log shows what it did."""
     monkeypatch.setenv(KEY, "secret")
     models = tmp_path / "models"
     (models / "tiny").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The simulated engine keeps the contract, has exactly the effect that it is told to have, and gives every sign."""
+"""The simulated engine keeps the contract, has exactly the effect that is set, and gives every sign."""
 
 import math
 import statistics

@@ -9,7 +9,7 @@ from workers.machine.system import LocalSystem, Unreadable
 
 
 class Mac(LocalSystem):
-    """Tells footprints by pid; of the others it tells nothing."""
+    """Reports footprints by pid, and nothing for other processes."""
 
     def __init__(self, **peaks: int) -> None:
         self._peaks = {int(pid.removeprefix("pid")): peak for pid, peak in peaks.items()}

@@ -1,4 +1,4 @@
-"""The sampler: a process of its own that tells its cost, ends with its parent, and whose samples become a summary."""
+"""The sampler: a separate process that reports its cost, ends with its parent, and whose samples become a summary."""
 
 import os
 import signal

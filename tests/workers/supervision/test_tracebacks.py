@@ -1,4 +1,4 @@
-"""The last fault that a log tells of, in the shapes that servers print."""
+"""The last fault in a log, in the forms that servers print."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def refusal(path: Path) -> EngineError:
     return caught.value
 
 
-# What a folder tells.
+# Facts from a folder.
 
 
 def test_inspect_reads_the_shape_from_configuration_and_headers(plain: dict[str, Any]) -> None:
