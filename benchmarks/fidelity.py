@@ -7,7 +7,7 @@ means: the bare loop by mlx-lm's `generation_tps` (n tokens over n - 1 intervals
 stopwatch, with the worker's heartbeat thread running. The claim is that the ratio's interval lies within 0.5 %.
 
 A slow model hides a cost of microseconds. So the path alone is measured too: the engine's stream and the stopwatch over
-a loop that yields without computing, less that loop by itself; the best of several, in microseconds a token.
+a loop that yields without computing, less that loop by itself; the best of several, in microseconds per token.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def report(name: str, effect: Effect, rate: float, cost_us: float) -> None:
         f"{'within' if inside else 'NOT shown to be within'} {LIMIT:.1%}"
     )
     print(
-        f"the path alone: {cost_us:.2f} us a token, {cost_us * rate / 1e6:.5%} of a token here, "
+        f"the path alone: {cost_us:.2f} us per token, {cost_us * rate / 1e6:.5%} of a token here, "
         f"{cost_us * 500 / 1e6:.3%} at 500 tok/s"
     )
 

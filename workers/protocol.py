@@ -8,7 +8,7 @@ Requests travel on one file descriptor, records come back on another; stdout and
                         <----------------   Hello            (at once, before any model)
                         <----------------   Loaded
         Generate        ---------------->
-                        <----------------   Heartbeat ...    (about once a second, with the tokens so far)
+                        <----------------   Heartbeat ...    (about once per second, with the tokens so far)
                         <----------------   Generation       (one per turn)
                         <----------------   Done
         ScoreTokens     ---------------->                    (after the last round: how sure was the model there?)

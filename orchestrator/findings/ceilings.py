@@ -112,7 +112,7 @@ def _draft_bytes(arm: ArmRecord, cost: VerifyCost | None, context: float | None)
         if cost is None or arm.width is None:
             return unknown("unknown: how many passes the drafter takes for a round")
         passes = float(arm.width - 1)
-    source = f"{passes:g} drafting passes a round, each of {arm.draft_read_bytes} bytes of weights and {kv.source}"
+    source = f"{passes:g} drafting passes per round, each of {arm.draft_read_bytes} bytes of weights and {kv.source}"
     return Figure(value=passes * (arm.draft_read_bytes + kv.value), source=source)
 
 

@@ -157,7 +157,7 @@ def test_the_time_of_a_pass(passes: Run) -> None:
 
 
 def test_the_measured_ratio(run: Run) -> None:
-    """From one value a trial: the decode rates of its round, the control's second entry under a name of its own."""
+    """From one value per trial: the decode rates of its round, the control's second entry under a name of its own."""
     rows = run.ask(
         f'SELECT round."index" AS round, trial.position AS position, generation.prompt_id AS prompt,'
         f" CASE WHEN trial.is_aa THEN 'A/A' ELSE arm.name END AS arm, generation.decode_tps AS value"

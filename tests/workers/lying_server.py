@@ -1,7 +1,7 @@
 """A server that answers honestly and says something else: its counts, its times, or its manners are wrong.
 
 `LyingServer` speaks OpenAI's chat protocol over a real socket; the request's `model` names one of `LIES`. The truth of
-an answer is its text, a word a token, sent one a chunk. Every lie says what an honest reader must make of it.
+an answer is its text, one word per token, one token per chunk. Every lie says what an honest reader must make of it.
 """
 
 import contextlib

@@ -164,7 +164,7 @@ class _Answer:
 
         cache = target.processed(self.prefix, budget)
         for start in range(0, len(self.sequence), width):
-            budget.require(f"going through the answer {width} tokens a pass")
+            budget.require(f"going through the answer {width} tokens per pass")
             tokens = list(self.sequence[start : start + width])
             fillers = [tokens[-1]] * (width - len(tokens))
             logits = target.model(mx.array([tokens + fillers]), cache=cache)[0].astype(mx.float32)

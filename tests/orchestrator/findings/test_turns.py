@@ -51,7 +51,7 @@ def test_a_prefix_that_is_lost() -> None:
 
 
 def turns_of(*counts: tuple[int, int], **same: Any) -> list[Answer]:
-    """A conversation whose turns have so many prompt tokens, so many of them cached, at 100 new tokens a second."""
+    """A conversation whose turns have so many prompt tokens, so many of them cached, at 100 new tokens per second."""
     return [
         answer(turn=turn, prompt_tokens=prompt, cached_tokens=cached, ttft_s=(prompt - cached) / 100, **same)
         for turn, (prompt, cached) in enumerate(counts)

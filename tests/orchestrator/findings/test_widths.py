@@ -160,7 +160,7 @@ def test_an_arm_that_contradicts_the_replay_leaves_no_best_width() -> None:
 
 
 def test_an_arm_within_the_agreement_leaves_the_prediction() -> None:
-    """The replay commits 2 tokens a round; the narrow arm committed 2.08."""
+    """The replay commits 2 tokens per round; the narrow arm committed 2.08."""
     arms = (arm(), *(drafting(f"w{w}", width=w, engine="prompt_lookup", draft=None) for w in (4, 8)))
     given = [answer("plain", list(range(20)))]
     given.append(stepped("w4", [(3, 3, 4), *[(3, 1, 2)] * 23, (3, 1, 2)], round_us=[13_000] * 25))

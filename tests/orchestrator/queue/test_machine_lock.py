@@ -1,4 +1,4 @@
-"""One process a machine, whoever it is and however it ended."""
+"""One measuring process per machine, whoever it is and however it ended."""
 
 import json
 import os

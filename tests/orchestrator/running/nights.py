@@ -45,7 +45,7 @@ class Night:
         return self.now_s
 
     def wall(self) -> float:
-        """Looked at three times a trial: before the gate, at its start, at its end. The jump comes before the third."""
+        """Called three times per trial: before the gate, at its start, at its end. The jump comes before the third."""
         self.wall_looks += 1
         if self.wall_looks == 3:
             self.offset_s += self.jumps.pop(self.started, 0.0)

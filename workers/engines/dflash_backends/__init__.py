@@ -2,9 +2,9 @@
 
 | backend      | drafts | what it reports                                                                   |
 |--------------|--------|-----------------------------------------------------------------------------------|
-| mlx-dspark   | v1, v2 | a hook a verify step; drafts the whole block, verifies `block_size - 1` of it      |
-| dflash       | v1, v2 | tokens a step; what the draft proposed is read at the draft                       |
-| dflash-mlx   | v1     | accepted tokens a cycle, at the end; widths and sources are read where it calls   |
+| mlx-dspark   | v1, v2 | a hook per verify step; drafts the whole block, verifies `block_size - 1` of it    |
+| dflash       | v1, v2 | tokens per step; the proposals are read at the draft                              |
+| dflash-mlx   | v1     | accepted tokens per cycle, at the end; widths and sources are read at its calls   |
 """
 
 from workers.engines.dflash_backends.backend import Backend, LoadedDraft, Wanted
