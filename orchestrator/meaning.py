@@ -150,7 +150,7 @@ def _bandwidth(rows: pd.DataFrame) -> Figure:
 def _decode_ratios(trials: pd.DataFrame, plan: Plan, arms: Sequence[ArmRecord]) -> Measured:
     """decode_tps of each speculative arm over its plain arm: over all, and in each class where there are several."""
     if not trials["randomised"].fillna(value=True).all():
-        return {}  # nothing can tell an effect from drift
+        return {}  # an effect cannot be distinguished from drift
     rows = measured_rows(trials, "decode_tps")
     used = Usable.read(rows)
     classes = sorted(str(name) for name in rows["prompt_class"].dropna().unique())

@@ -58,7 +58,7 @@ class LockedPackage:
     """One package of a locked environment. What comes from the index is named by its file, never by an address."""
 
     name: str  # normalised
-    version: str | None  # None: a source tree or a repository tells it when it is built
+    version: str | None  # None: known when the source tree or repository is built
     file: str | None = None  # the file's name on the index
     sha256: str | None = None  # of the file, or of a source tree's content; None: a repository, named by its commit
     tag: str | None = None  # of the wheel, such as py3-none-any; None: built from source here

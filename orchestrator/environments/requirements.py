@@ -25,7 +25,7 @@ class Named:
 
     text: str  # as the plan holds it: a requirement, an absolute path, or git+URL
     line: str  # as uv and pip read it
-    name: str | None  # normalised; None: only building the source tree or repository tells it
+    name: str | None  # normalised; None: known only when the source tree or repository is built
     label: str  # for the arm's name: "mlx-lm 0.31.3"
     exact: bool  # the same thing whenever it is resolved
 

@@ -17,7 +17,7 @@ from orchestrator.statistics.run_drift import RUN_DRIFT
 from orchestrator.vocabulary import METRICS, VERDICTS
 
 MOST_ROUNDS = 200  # that a further run is advised to take
-# An effect that is found in 80 % of runs lies 1.96 + 0.84 standard errors from the value that it is told apart from;
+# An effect that is found in 80 % of runs lies 1.96 + 0.84 standard errors from the value that it is distinguished from;
 # half a 95 % interval is 1.96 of them.
 POWER_MARGIN = (1.96 + 0.84) / 1.96
 # Times the rounds that the interval alone needs: the A/A floor and the family require more. `power.rounds_for`, which

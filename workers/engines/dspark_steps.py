@@ -1,6 +1,6 @@
 """mlx-dspark's loops, stamped at the place where a reader of their stream would get the tokens.
 
-Its hooks tell of every verify step, but not of prefill's token. What it does after each evaluation, prefill's included,
+Its hooks report every verify step, but not prefill's token. What it does after each evaluation, prefill's included,
 is to detokenise the new tokens for its reader: the detokenizer that it is handed ticks.
 """
 

@@ -8,7 +8,7 @@ class ConversationCache:
     """The state of one conversation: a prompt cache per model, and the tokens that are in it.
 
     After a generation the models may hold different lengths of the same tokens: a draft model has not processed its own
-    last proposal, and no model a token that was sampled last in a verify step. The caches' own offsets tell.
+    last proposal, and no model a token that was sampled last in a verify step. The caches' own offsets show it.
 
     Args:
         makers: what makes an empty prompt cache of each model.
