@@ -16,7 +16,8 @@ _SQL = """
 SELECT arm.config_sha256, run.workload_sha256, host.name AS host, arm.name AS arm, arm.engine AS engine,
     checkpoint.name AS checkpoint, experiment.name AS experiment, run.id AS run_id, run.created_at AS created_at,
     environment.mlx_version, environment.mlx_lm_version, arm.engine_version, environment.os_build,
-    checkpoint.digest AS checkpoint_digest, environment.interlace_version, generation.{metric} AS value,
+    checkpoint.digest AS checkpoint_digest, environment.interlace_version, environment.packages AS packages,
+    arm.environment AS environment, generation.{metric} AS value,
     trial.id AS trial_id
 FROM generation
 JOIN trial ON trial.id = generation.trial_id

@@ -1,5 +1,6 @@
 """Judgements from stored rows: reads the input of the pure statistics, and stores their results."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -224,18 +225,36 @@ def series_of(rows: pd.DataFrame) -> tuple[Series, ...]:
 
 
 def _series(rows: pd.DataFrame) -> Series:
-    points = tuple(
-        Point(
-            run_id=row["run_id"],
-            at=row["created_at"].to_pydatetime(),
-            value=row["value"],
-            versions={name: row[name] for name in VERSIONS if isinstance(row[name], str)},
-        )
-        for row in rows.to_dict("records")
-    )
+    points = tuple(point_of(row) for row in rows.to_dict("records"))
     newest = rows.iloc[-1]
     name = f"{newest['arm']} [{newest['config_sha256'][:SHORT_HASH]}] on {newest['host']}"
-    return Series(name=name, points=points, changes=change_points(points))
+    return Series(name=name, arm=str(newest["arm"]), points=points, changes=change_points(points))
+
+
+def point_of(row: Mapping[Any, Any]) -> Point:
+    """One run of a configuration, from a row of `judged_history`."""
+    versions = {name: row[name] for name in VERSIONS if isinstance(row[name], str)}
+    if versions.get("engine_version") == versions.get("mlx_lm_version"):
+        versions.pop("engine_version", None)  # one thing under two names would look like two causes
+    environment = row["environment"]
+    return Point(
+        run_id=row["run_id"],
+        at=row["created_at"].to_pydatetime(),
+        value=row["value"],
+        versions=versions,
+        packages=_packages(row["packages"]),
+        environment=environment if isinstance(environment, str) else None,
+    )
+
+
+def _packages(text: Any) -> dict[str, str]:
+    """Return the recorded distributions that are installed; not the code that measures, nor the build of a wheel."""
+    found = json.loads(text) if isinstance(text, str) else {}
+    return {
+        name: version
+        for name, version in found.items()
+        if isinstance(version, str) and " " not in name and name != "interlace"
+    }
 
 
 def explanations(rows: pd.DataFrame) -> tuple[DriftExplanation, ...]:

@@ -6,3 +6,5 @@ __all__ = ["DEFAULT_METRIC", "IMPORT_FORMATS", "METRICS", "QUERY_FORMATS", "VERD
 
 # Files of other tools that `db import` reads, each by a module of its own in `orchestrator.importers`.
 IMPORT_FORMATS = ("llama-bench", "mlx-chronos", "dflash-mlx", "guidellm", "vllm-bench", "llama-benchy")
+
+DIRECTIONS = ("slower", "faster")  # of a supported comparison

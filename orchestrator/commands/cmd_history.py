@@ -19,11 +19,14 @@ from orchestrator.vocabulary import DEFAULT_METRIC
 def command(url: str | None, metric: str, style: str, *, simulated: bool, **filters: str | None) -> None:
     """Show each configuration over time, and what changed when its speed did."""
     from orchestrator.commands.documents import show
+    from orchestrator.commands.version_history import with_proofs
     from orchestrator.judging import explanations, judged_history, series_of
     from orchestrator.report.relations import build_empty_history, build_history, history_values
 
-    rows = judged_history(open_stored(url), metric=metric, filters=filters, simulated=simulated)
-    series, explained = series_of(rows), explanations(rows)
+    database = open_stored(url)
+    rows = judged_history(database, metric=metric, filters=filters, simulated=simulated)
+    series = tuple(with_proofs(database, each, metric) for each in series_of(rows))
+    explained = explanations(rows)
     if series:
         document = build_history(series, explained, metric)
     else:

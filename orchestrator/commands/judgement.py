@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from db.escaping import shown_line
-from orchestrator.audit import AuditResult
+from orchestrator.audit import AuditResult, Comparison
 from orchestrator.commands.documents import show
 from orchestrator.commands.published_claims import named_claims
 from orchestrator.judging import judge_run
@@ -33,12 +33,16 @@ def audit_and_show(
     return _exit_code(judged.result, fail_on)
 
 
+def _is_named(one: Comparison, fail_on: Sequence[str]) -> bool:
+    return one.verdict in fail_on or (one.verdict == "supported" and one.direction in fail_on)
+
+
 def _exit_code(result: AuditResult, fail_on: Sequence[str]) -> int:
     """Return the exit code by the verdicts of `--fail-on`, and name the comparisons that have one of them."""
     named = [
         f"{one.treatment} against {one.control}, {one.scope.words}: {one.verdict}"
         for one in result.comparisons
-        if (one.over_all or one.turn is not None) and one.verdict in fail_on
+        if (one.over_all or one.turn is not None) and _is_named(one, fail_on)
     ]
     if not named:
         return 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from orchestrator.vocabulary import METRICS, VERDICTS
+from orchestrator.vocabulary import DIRECTIONS, METRICS, VERDICTS
 
 Command = Callable[..., Any]
 
@@ -39,8 +39,9 @@ def fail_on(command: Command) -> Command:
     return click.option(
         "--fail-on",
         multiple=True,
-        type=click.Choice(list(VERDICTS)),
-        help="Exit with 1 when a comparison over all prompts has this verdict. Repeatable.",
+        type=click.Choice([*VERDICTS, *DIRECTIONS]),
+        help="Exit with 1 when a comparison over all prompts has this verdict, or is supported in this direction."
+        " Repeatable.",
     )(command)
 
 

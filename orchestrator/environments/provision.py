@@ -36,7 +36,7 @@ def made(plan: Plan, tell: Tell) -> Plan:
     """
     if not _environments(plan):
         return plan
-    chosen = tool()
+    chosen, here = tool(), current()
 
     def lock(request: Request) -> Lock:
         known = _with_name(store.known_lock(request), request) if request.exact else None
@@ -45,6 +45,8 @@ def made(plan: Plan, tell: Tell) -> Plan:
         tell(f"environment {request.name}: resolving with {chosen.name}")
         found = resolve(request, chosen)
         store.keep_lock(request, found)
+        if request.newest and _is_installed(found, here):
+            tell(f"environment {request.name}: its engine's packages are those of this environment already")
         return found
 
     locked = _locked(plan, lock)
@@ -95,6 +97,11 @@ def _built(lock: Lock, chosen: Tool, tell: Tell) -> str:
         if lock.moved:
             tell(f"environment {lock.environment}: moved along: {', '.join(lock.moved)}")
     return str(found.python)
+
+
+def _is_installed(lock: Lock, here: Baseline) -> bool:
+    """Return whether the packages that it names have the versions that are installed here."""
+    return all(here.versions.get(package.name) == package.version for package in lock.packages if package.named)
 
 
 def _is_current(lock: Lock) -> bool:

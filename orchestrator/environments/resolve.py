@@ -27,7 +27,8 @@ class Request:
     python: str | None
     newest: bool
     needed: tuple[str, ...]  # distributions that the arms' engines run
-    keep: Mapping[str, str]  # the version of everything else, by normalised name
+    keep: Mapping[str, str]  # the version that everything else has if it can, by normalised name
+    installed: Mapping[str, str]  # versions here, which `moved` is told against
     platform: str
 
     @property
@@ -62,6 +63,7 @@ def request_of(
         newest=bool(environment.get("newest")),
         needed=tuple(dict.fromkeys(canonicalize_name(each) for each in needed)),
         keep={**here.versions, **keep},
+        installed=here.versions,
         platform=here.platform,
     )
 
@@ -91,7 +93,9 @@ def resolve(request: Request, tool: Tool) -> Lock:
         python=full,
         interpreter=request.python,
         packages=tuple(packages),
-        moved=tuple(_moved(packages, keep)),
+        moved=tuple(
+            _moved(packages, {name: version for name, version in request.installed.items() if name not in free})
+        ),
     )
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 from orchestrator.report.document import Document, Grid, Line, Section
 from orchestrator.report.words import counted, decimals, ended, span, times
 from orchestrator.statistics.compare import ALPHA, Relation, RunComparison
-from orchestrator.statistics.history import MIN_POINTS, Series
+from orchestrator.statistics.history import MIN_POINTS, Series, moved_packages
 from orchestrator.statistics.unrandomised import DriftExplanation
 from orchestrator.vocabulary import METRICS, VERDICTS
 
@@ -130,8 +131,12 @@ def _series(at: int, one: Series, metric: str) -> Section:
 
 
 def _change_lines(one: Series) -> Iterator[str]:
+    for before, after in pairwise(one.points):
+        if moved := moved_packages(before, after):
+            yield ended(f"installed before run {after.run_id[-12:]}: {', '.join(map(str, moved))}")
     for change in one.changes:
         yield ended(f"changed at run {change.after[-12:]}: {change.words}")
+        yield from (f"to prove it: {command}" for command in one.proofs.get(change.after, ()))
     if not one.changes:
         needed = 2 * MIN_POINTS
         enough = len(one.points) >= needed

@@ -371,11 +371,14 @@ def _packages(column: "pd.Series[Any]") -> Words:
 
 
 def _moved_words(own: Mapping[str, Any], control: Mapping[str, Any], declared: frozenset[str]) -> tuple[str, str]:
-    """Return the versions that moved along on either side; empty for arms that differ in nothing declared."""
+    """Return the versions that moved along on either side; empty for arms that differ in nothing declared.
+
+    What only one of them has installed is not needed by the other: an environment holds what its engine runs.
+    """
     if not declared:
         return "", ""
     names = sorted((own.keys() & control.keys()) - declared - _OWN_COLUMN)
-    moved = [name for name in names if own[name] != control[name]]
+    moved = [name for name in names if own[name] and control[name] and own[name] != control[name]]
     return tuple(", ".join(f"{name} {side[name] or 'none'}" for name in moved) for side in (own, control))  # type: ignore[return-value]
 
 

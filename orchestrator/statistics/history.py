@@ -20,7 +20,7 @@ the versions.
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,20 @@ class Point:
     at: dt.datetime
     value: float  # the metric's median, > 0
     versions: Mapping[str, str]  # mlx, mlx_lm, engine, os_build, host, checkpoint: what may explain a change
+    packages: Mapping[str, str] = field(default_factory=dict)  # every recorded distribution, by name
+    environment: str | None = None  # the declared environment; None: whatever was installed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A package whose version differs between two runs."""
+
+    package: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.before} -> {self.after}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +86,10 @@ class Series:
     """One configuration on one machine over time."""
 
     name: str
+    arm: str  # its name in the newest run
     points: tuple[Point, ...]  # in time order
     changes: tuple[Change, ...]
+    proofs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # commands, by the run after a change
 
 
 def change_points(points: Sequence[Point], *, seed: int = 0) -> tuple[Change, ...]:
@@ -86,6 +102,24 @@ def change_points(points: Sequence[Point], *, seed: int = 0) -> tuple[Change, ..
         _change(ordered, y, (bounds[index], at, bounds[index + 2]), p_value)
         for index, (at, p_value) in enumerate(splits)
     )
+
+
+def moved_packages(before: Point, after: Point) -> tuple[Moved, ...]:
+    """The packages that both runs recorded and whose versions differ."""
+    return tuple(
+        Moved(package=name, before=before.packages[name], after=after.packages[name])
+        for name in sorted(before.packages.keys() & after.packages.keys())
+        if before.packages[name] != after.packages[name]
+    )
+
+
+def undeclared_at(change: Change, points: Sequence[Point]) -> tuple[Moved, ...]:
+    """The packages that moved where the level changed although no arm declared them: what a bisection can prove."""
+    by_run = {point.run_id: point for point in points}
+    before, after = by_run[change.before], by_run[change.after]
+    if before.environment is not None or after.environment is not None:
+        return ()
+    return moved_packages(before, after)
 
 
 def _splits(y: Floats, offset: int, *, rng: np.random.Generator) -> list[tuple[int, float]]:

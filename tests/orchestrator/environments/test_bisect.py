@@ -134,6 +134,21 @@ def test_a_search_out_of_time_is_incomplete_and_goes_on(
     assert "first release in which the speed changed: paced 1.7" in interlace(*words).output
 
 
+@pytest.mark.slow
+def test_a_newer_and_slower_release_ends_a_nightly_job_with_1(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.environments.resolve.roots", lambda needed: ("psutil", *needed))
+    older = tmp_path / "older"
+    shutil.unpack_archive(index / "paced-1.0-py3-none-any.whl", older, "zip")
+    monkeypatch.setenv("PYTHONPATH", str(older))  # what is installed here
+    words = ("run", "environment=current,latest", *OVERRIDES, "design.rounds=8", "--quiet")
+    done = interlace(*words, "--fail-on", "slower")
+    assert done.exit_code == 1, f"{done.output} {done.exception!r}"
+    assert "latest" in done.output
+    assert interlace("audit", "last", "--fail-on", "faster").exit_code == 0
+
+
 @pytest.mark.parametrize("line", ["environment=latest", "design.rounds=8", "experiment=mine", "sweep=quickstart"])
 def test_what_a_bisection_sets_itself_is_refused(index: Path, line: str) -> None:
     done = interlace("bisect", "paced", "1.6", "1.7", line)

@@ -32,8 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def interlace(*words: str) -> Result:
     """Run the command line; an error of ours has its own exit code."""
-    done = CliRunner().invoke(cli, list(words))
-    done.exit_code = getattr(done.exception, "exit_code", done.exit_code)
+    done = CliRunner().invoke(cli, list(words), standalone_mode=False)
+    returned = done.return_value if isinstance(done.return_value, int) else done.exit_code
+    done.exit_code = getattr(done.exception, "exit_code", returned)
     return done
 
 

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from orchestrator.plan import Lock
 
 from .local_index import add_wheel, use_index
 
+INSTALLED = {"app": "1.0", "lib": "1.0", "other": "1.0"}
 BOTH = pytest.mark.parametrize("which", ["uv", "pip"])
 
 
@@ -49,7 +51,8 @@ def request(*packages: str, python: str | None = None) -> Request:
         python=python,
         newest=False,
         needed=(),
-        keep={"app": "1.0", "lib": "1.0", "other": "1.0"},
+        keep=INSTALLED,
+        installed=INSTALLED,
         platform=current().platform,
     )
 
@@ -72,6 +75,17 @@ def test_what_has_to_move_besides_is_listed(index: Path, monkeypatch: pytest.Mon
     lock = resolve(request("app==2.0"), chosen("uv", monkeypatch))
     assert versions(lock) == {"app": "2.0", "lib": "2.1", "other": "1.0"}
     assert lock.moved == ("lib 1.0 -> 2.1",)
+
+
+def test_what_an_earlier_environment_moved_is_taken_over_and_told_against_this_one(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = chosen("uv", monkeypatch)
+    later = replace(request("app==1.1"), keep=INSTALLED | {"lib": "2.0"})
+    lock = resolve(later, used)
+    assert (versions(lock)["lib"], lock.moved) == ("2.0", ("lib 1.0 -> 2.0",))
+    back = replace(request("app==1.1", "lib==1.0"), keep=INSTALLED | {"other": "2.0"}, installed={"other": "2.0"})
+    assert resolve(back, used).moved == ()
 
 
 def test_pip_frees_what_conflicts_and_keeps_the_rest(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,8 +244,6 @@ def test_an_environment_whose_interpreter_is_gone_is_built_anew(index: Path, mon
 
 
 def test_another_python_than_the_locked_one_is_refused(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
     used = chosen("uv", monkeypatch)
     lock = replace(resolve(request("app==1.1"), used), python="3.11.0a1")
     with pytest.raises(RefusedError, match=r"was locked for Python 3\.11\.0a1"):
