@@ -202,9 +202,9 @@ def _waits(trials: pd.DataFrame, run: AuditRun, declared: Declared) -> _Waits:
             together=run.together,
             declared=declared,
         )
-        told, found = _audited(own, asked)
+        part, found = _audited(own, asked)
         place = str(workload) if several else None
-        comparisons += [replace(one, workload=place) for one in told.comparisons if one.turn is not None]
+        comparisons += [replace(one, workload=place) for one in part.comparisons if one.turn is not None]
         standings |= {replace(scope, workload=place): each for scope, each in found.items() if scope.turn}
     return _Waits(comparisons=tuple(comparisons), standings=standings)
 

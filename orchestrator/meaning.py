@@ -190,9 +190,9 @@ def _interval(effect: Effect) -> Interval:
 
 def _turn_ratios(trials: pd.DataFrame, result: AuditResult) -> Ratios:
     """TTFT ratios by turn of conversations with several turns, whichever metric the run compares."""
-    told = result.comparisons if result.metric == TTFT else result.waits
+    compared = result.comparisons if result.metric == TTFT else result.waits
     found = {}
-    for one in told:
+    for one in compared:
         if one.turn is None or one.ratio is None or one.p_value is None:
             continue
         interval = Interval(

@@ -57,5 +57,5 @@ def _words(one: models.Comparison | Comparison) -> str:
 
 
 def _reasons(one: Comparison) -> str:
-    told: Sequence[str] = [reason.text for reason in one.reasons[:2]]
-    return "; ".join(told)
+    texts: Sequence[str] = [reason.text for reason in one.reasons[:2]]
+    return "; ".join(texts)

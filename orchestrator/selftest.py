@@ -58,27 +58,27 @@ class Report:
         return tuple(check for check in self.checks if check.result == DISAGREES)
 
 
-def self_test(told: Callable[[str], None] = lambda line: None) -> Report:
+def self_test(note: Callable[[str], None] = lambda line: None) -> Report:
     """Test this machine; about two minutes.
 
     Args:
-        told: called with each step's name as it begins.
+        note: called with each step's name as it begins.
     """
     system = Recording(LocalSystem())
-    told("readings")
+    note("readings")
     readings = _readings(system)
     facts = _facts(system)
     checks: list[Check] = []
     for check in cross_checks(system):
-        told(check.name)
+        note(check.name)
         checks.append(check)
-    told(f"{_LOAD_S:g} s of work for the GPU")
+    note(f"{_LOAD_S:g} s of work for the GPU")
     checks.append(_gpu_work())
     with TemporaryDirectory(prefix="interlace-selftest-") as folder:
-        told("a model in a decode: SIGTERM, SIGKILL, idling")
+        note("a model in a decode: SIGTERM, SIGKILL, idling")
         checks += _ends_of_a_decode(Path(folder))
         idle = _after_idling(Path(folder))
-        told(f"{2 * _ROUNDS} trials of a model against itself")
+        note(f"{2 * _ROUNDS} trials of a model against itself")
         aa = _trials(Path(folder))
     trials = dict(zip(_TRIALS, (idle, aa), strict=True))
     hide = personal_names()
@@ -288,10 +288,10 @@ def _trials(folder: Path) -> dict[str, Any]:
     ran = subprocess.run([*command, "run", *overrides, "--quiet"], capture_output=True, text=True, env=environment)
     if ran.returncode:
         return {"reason": redacted((ran.stderr or ran.stdout).strip()[-300:], names=personal_names())}
-    told = subprocess.run(
+    done = subprocess.run(
         [*command, "audit", "last", "--format", "json"], capture_output=True, text=True, env=environment, check=True
     )
-    return _floor(json.loads(told.stdout)["floors"])
+    return _floor(json.loads(done.stdout)["floors"])
 
 
 def _floor(floors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

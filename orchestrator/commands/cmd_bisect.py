@@ -107,14 +107,14 @@ def _told(found: "Found", question: "Question") -> list[str]:
         return [f"{question.package} {good} and {bad}: {beyond}: nothing to bisect", *lines]
     first = found.answer.first
     if len(first) == 1:
-        told = f"first release in which the speed changed: {question.package} {first[0]}"
+        headline = f"first release in which the speed changed: {question.package} {first[0]}"
     else:
-        told = f"the speed changed in one of: {', '.join(first)} (they cannot be distinguished)"
+        headline = f"the speed changed in one of: {', '.join(first)} (they cannot be distinguished)"
     effect = next((step.to_good for step in found.steps if (step.candidate or bad) == first[-1] and step.to_good), None)
     size = "" if effect is None else f", {effect.ratio:.3f} times {good} ({effect.ci_low:.3f} to {effect.ci_high:.3f})"
     more = found.answer.more_changes
     several = [f"there is more than one change: {', '.join(more)} is like neither end"] if more else []
-    return [told + size, f"last release like {good}: {found.answer.last_good}", *several, *lines]
+    return [headline + size, f"last release like {good}: {found.answer.last_good}", *several, *lines]
 
 
 def _draw(found: "Found", question: "Question", picture: Path) -> None:

@@ -106,7 +106,7 @@ def free_names(request: Request) -> frozenset[str]:
 
 
 def _is_given(package: LockedPackage, others: Collection[str]) -> bool:
-    """Return whether it is a source whose name only its build told."""
+    """Return whether it is a source whose name was unknown before its build."""
     return package.source is not None and package.name not in others
 
 

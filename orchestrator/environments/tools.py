@@ -251,7 +251,7 @@ def python_version(python: str) -> str:
     return run([python, "-I", "-c", "import platform; print(platform.python_version())"], what="run Python").strip()
 
 
-# ---- what they are told ----
+# ---- their input ----
 
 
 def _installed_by(packages: Sequence[LockedPackage]) -> Iterator[tuple[list[str], tuple[str, ...]]]:

@@ -67,8 +67,8 @@ def _waits(result: AuditResult, turns: Sequence[ArmTurns]) -> Iterable[BetterFor
 
 def _split_sentence(found: Sequence[BetterFor]) -> str:
     """Name each arm with the scopes in which it is better; averages over scopes that disagree are left out."""
-    told = [each for each in found if each.scope != "over all"]
-    ranked = sorted(told, key=lambda each: each.better)
+    scoped = [each for each in found if each.scope != "over all"]
+    ranked = sorted(scoped, key=lambda each: each.better)
     parts = [f"{better} for {_listed(list(each))}" for better, each in groupby(ranked, key=lambda each: each.better)]
     return f"It depends on the work: {'; '.join(parts)}."
 

@@ -138,10 +138,10 @@ def _round_cost(rounds: Rounds, mine: Sequence[Answer], plain_s: Figure) -> Figu
     if not mine:
         return unknown("no finished answer of it is stored")
     if rounds.step_s is None or len(rounds) < LEAST_STEPS:
-        told = any(answer.steps for answer in mine)
+        has_steps = any(answer.steps for answer in mine)
         return unknown(
             f"fewer than {LEAST_STEPS} verify rounds are timed"
-            if told
+            if has_steps
             else "the engine does not report its verify rounds"
         )
     if plain_s.value is None:
@@ -254,9 +254,9 @@ def no_checks(costs: Sequence[VerifyCost]) -> list[str]:
     Args:
         costs: over all classes.
     """
-    told = [cost for cost in costs if cost.predicted.value is not None and not cost.independent]
-    rest = [cost.arm for cost in told if None not in (cost.verify_cost.value, cost.draft_cost.value)]
-    whole = [cost.arm for cost in told if cost.arm not in rest]
+    unchecked = [cost for cost in costs if cost.predicted.value is not None and not cost.independent]
+    rest = [cost.arm for cost in unchecked if None not in (cost.verify_cost.value, cost.draft_cost.value)]
+    whole = [cost.arm for cost in unchecked if cost.arm not in rest]
     lines = [f"{', '.join(rest)}: draft is only round - verify, and predicted is tokens / round"] if rest else []
     lines += [f"{', '.join(whole)}: predicted is tokens / round"] if whole else []
     return [f"{line}: no check of measured" for line in lines]

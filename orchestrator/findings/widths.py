@@ -279,15 +279,15 @@ def _drafting(members: Sequence[Member]) -> tuple[Callable[[int], float] | None,
     if engine in NO_DRAFTING_MODEL:
         return (lambda width: 0.0), ""
     known = [(each.cost.draft_cost.value, each) for each in members if each.rounds.proposing]
-    told = [(share, each) for share, each in known if share is not None]
-    if not told:
+    shares = [(share, each) for share, each in known if share is not None]
+    if not shares:
         return None, ""
-    timed = all(each.cost.independent for _, each in told)
+    timed = all(each.cost.independent for _, each in shares)
     source = ", and the drafter's pass" if timed else ", and the rest of the rounds as the drafter's share"
     if engine in PASSES_PER_TOKEN:
-        a_token = float(np.mean([share / each.rounds.drafted.mean() for share, each in told]))
+        a_token = float(np.mean([share / each.rounds.drafted.mean() for share, each in shares]))
         return (lambda width: (width - 1) * a_token), source
-    a_block = float(np.mean([share / each.rounds.proposing for share, each in told if each.rounds.proposing]))
+    a_block = float(np.mean([share / each.rounds.proposing for share, each in shares if each.rounds.proposing]))
     return (lambda width: a_block), source
 
 

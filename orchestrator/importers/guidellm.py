@@ -175,8 +175,8 @@ def _requests(name: str, prompt: str, benchmark: Mapping[str, Any], tally: Tally
     requests = benchmark.get("requests") or {}
     for status, failure in _STATUSES.items():
         for request in requests.get(status) or []:
-            told = request.get("error") or (request.get("info") or {}).get("error")
-            error = None if failure is None else f"{failure}: {told}" if told else failure
+            message = request.get("error") or (request.get("info") or {}).get("error")
+            error = None if failure is None else f"{failure}: {message}" if message else failure
             yield _trial(name, prompt, request, error, tally)
 
 

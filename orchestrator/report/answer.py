@@ -41,8 +41,8 @@ _WORDS = {
 
 def verdict_lines(material: Material) -> tuple[Line, ...]:
     """Return a line per treatment over all prompts, then one per later turn of which an average says too little."""
-    told = material.findings.turns if material.run.randomised else ()
-    late = late_turns(told, control=material.result.control)
+    turns = material.findings.turns if material.run.randomised else ()
+    late = late_turns(turns, control=material.result.control)
     return (
         *(_line(one, material) for one in material.overall),
         *(Line(sign="!", tone="doubt", verdict="late", sentence=said, figure="") for said in late),

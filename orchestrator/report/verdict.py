@@ -66,15 +66,15 @@ def clauses(found: Sequence[Comparison], drift: str = "") -> list[str]:
     Args:
         drift: the reason that arms are undecided, appended to these.
     """
-    told = [clause(one) for one in found if one.verdict == "supported" or one.split is not None or one.varies]
+    parts = [clause(one) for one in found if one.verdict == "supported" or one.split is not None or one.varies]
     for verdict, (_, plural) in _CLAUSES.items():
         same = [one for one in found if one.verdict == verdict and one.split is None and not one.varies]
         why = drift if verdict == "could_be_drift" else ""
         if len(same) == 1:
-            told.append(clause(same[0]) + why)
+            parts.append(clause(same[0]) + why)
         elif same:
-            told.append(plural.format(listed([in_a_headline(one.treatment) for one in same])) + why)
-    return told
+            parts.append(plural.format(listed([in_a_headline(one.treatment) for one in same])) + why)
+    return parts
 
 
 def in_a_headline(arm: str) -> str:

@@ -112,10 +112,10 @@ def run_recorded(
     if not found.remainder.units and after_rounds is None:
         return
     weights = find_weights(plan)
-    told = Several([Chronicle(recorder.database, recorder.run_id, plan.design.rounds), observer])
+    observers = Several([Chronicle(recorder.database, recorder.run_id, plan.design.rounds), observer])
     with (
         Heartbeat(recorder.database, recorder.run_id),
-        watched(plan, told.waiting) as (lookout, keeper),
+        watched(plan, observers.waiting) as (lookout, keeper),
     ):
         Runner(
             plan=plan,
@@ -123,7 +123,7 @@ def run_recorded(
             recorder=recorder,
             crew=crew_of(recorder, weights, note=observer.noted),
             host=read_host(),
-            observer=told,
+            observer=observers,
             lookout=lookout,
             keeper=keeper,
             planned_bytes={name: each.planned_bytes for name, each in weights.items()},

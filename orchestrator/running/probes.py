@@ -99,12 +99,12 @@ class Prober:
             left_s = share * self.budget_s - (self.clock() - self._started_s)
             self._time(timing, left_s / alike)
         stored = _stored_divergences(self.recorder)
-        told = self._retold(stored)
-        answers = with_tokens(self.answers, told)
+        again = self._retold(stored)
+        answers = with_tokens(self.answers, again)
         asked = scorer(self.plan, self.answers, self.widths)
         for question in questions(self.plan, answers, self.widths):
             if (question.arm, question.prompt_id, question.turn) not in stored:
-                self._store(question, self._ask(question, asked, apart(self.plan, question, told)))
+                self._store(question, self._ask(question, asked, apart(self.plan, question, again)))
 
     @property
     def _left_s(self) -> float:
@@ -121,7 +121,7 @@ class Prober:
 
     def _retold(self, stored: Container[Place]) -> dict[Place, Retold]:
         """Return servers' answers whose text diverges from the control's, with token ids if the servers return them."""
-        told, why = dict[Place, Retold](), dict[str, str]()
+        again, why = dict[Place, Retold](), dict[str, str]()
         kept_s = KEPT_SHARE * self._left_s
         for telling in tellings(self.plan, self.answers):
             if telling.place in stored or telling.arm in why:
@@ -136,14 +136,14 @@ class Prober:
             late = "the probes' time was used up"
             answer = self._probe(telling.arm, request) if request.budget_s > 0 else late
             if isinstance(answer, Retold) and answer.text == telling.text:
-                told[telling.place] = answer
+                again[telling.place] = answer
             elif isinstance(answer, Retold):
                 why[telling.arm] = "a repeated request gave another answer"
             else:
                 why[telling.arm] = answer if isinstance(answer, str) else f"unexpected {answer.kind}"
         for arm, reason in why.items():
             self.crew.note(f"{arm}: its divergences from the control are known by their bytes only: {reason}")
-        return told
+        return again
 
     def _ask(self, question: Question, asked: str, servers_apart: float | None) -> Finding:
         if question.reason_against is not None:

@@ -209,7 +209,7 @@ def judge(scored: Scored, *, servers_apart: float | None = None) -> Finding:
     control, other = scored.rivals
     gap = control.logprob - other.logprob
     rounding = max((change.largest for change in scored.changes), default=servers_apart)
-    told: dict[str, Any] = {
+    details: dict[str, Any] = {
         "gap": gap,
         "rounding": rounding,
         "control_text": control.text,
@@ -219,7 +219,7 @@ def judge(scored: Scored, *, servers_apart: float | None = None) -> Finding:
     }
     lead = f"the control's token leads by {gap:.3g} nats"
     if rounding is None:
-        return Finding(verdict="unknown", reason=f"{lead}; the effect of rounding could not be measured", **told)
+        return Finding(verdict="unknown", reason=f"{lead}; the effect of rounding could not be measured", **details)
     widths = ", ".join(str(change.width) for change in scored.changes)
     moved = f"passes of {widths} tokens move log-probabilities here by up to {rounding:.2g}"
     if not scored.changes:
@@ -227,10 +227,10 @@ def judge(scored: Scored, *, servers_apart: float | None = None) -> Finding:
     missed = scored.top[0].logprob - control.logprob
     if missed > 2 * rounding:
         reason = f"the control's own token is not the likeliest when computed again, by {missed:.3g} nats; {moved}"
-        return Finding(verdict="unknown", reason=reason, **told)
+        return Finding(verdict="unknown", reason=reason, **details)
     if abs(gap) <= 2 * rounding:
-        return Finding(verdict="near_tie", reason=f"{lead}, and {moved}: twice that may change the choice", **told)
-    return Finding(verdict="real", reason=f"{lead}, and {moved}: twice that is less than the lead", **told)
+        return Finding(verdict="near_tie", reason=f"{lead}, and {moved}: twice that may change the choice", **details)
+    return Finding(verdict="real", reason=f"{lead}, and {moved}: twice that is less than the lead", **details)
 
 
 # ---- passes ----
@@ -370,11 +370,11 @@ def _telling(plan: Plan, answers: Sequence[Answer], answer: Answer) -> Telling:
     )
 
 
-def with_tokens(answers: Iterable[Answer], told: Mapping[Place, Retold]) -> list[Answer]:
+def with_tokens(answers: Iterable[Answer], repeated: Mapping[Place, Retold]) -> list[Answer]:
     """Return the answers; repeated ones get their token ids."""
 
     def known(answer: Answer) -> Answer:
-        again = told.get((answer.arm, *answer.key))
+        again = repeated.get((answer.arm, *answer.key))
         if again is None or answer.token_ids or answer.text != again.text:
             return answer
         return replace(answer, token_ids_json=json.dumps(again.token_ids))
@@ -394,14 +394,14 @@ def scorer(plan: Plan, answers: Iterable[Answer], widths: Iterable[ArmWidth]) ->
     return min(fitting, key=lambda each: each.drafts).arm if fitting else plan.control
 
 
-def apart(plan: Plan, question: Question, told: Mapping[Place, Retold]) -> float | None:
+def apart(plan: Plan, question: Question, repeated: Mapping[Place, Retold]) -> float | None:
     """Return the largest difference of two servers' own log-probabilities of the same tokens, in nats.
 
     Returns:
         None if one of the two returned none, if they run different checkpoints, or if no token precedes the place.
     """
     checkpoints = {arm.name: arm.checkpoint["name"] for arm in plan.arms}
-    pair = [told.get((arm, question.prompt_id, question.turn)) for arm in (plan.control, question.arm)]
+    pair = [repeated.get((arm, question.prompt_id, question.turn)) for arm in (plan.control, question.arm)]
     if checkpoints[plan.control] != checkpoints[question.arm] or pair[0] is None or pair[1] is None:
         return None
     until = question.token_index

@@ -190,7 +190,7 @@ class _Check:
     differ: Flags
     left: Words
     right: Words
-    strength: str = "confounds"  # or "limits": what is not known to be equal; or "tells": what never decides
+    strength: str = "confounds"  # or "limits": what is not known to be equal; or "notes": a remark that never decides
     passing: bool = False  # it decides nothing in a few of the rounds
     # |log| of what the difference explains at most: it counts only where that is much of the effect. None: always.
     sizes: Floats | None = None
@@ -237,7 +237,7 @@ class DifferenceTable:
         confounding: list[Reason] = []
         harmless: list[Reason] = []
         unknown: list[Reason] = []
-        places = {"confounds": confounding, "limits": unknown, "tells": harmless}
+        places = {"confounds": confounding, "limits": unknown, "notes": harmless}
         for check in self.checks:
             if not (rows & check.differ).any():
                 continue
@@ -331,7 +331,7 @@ class _Factors:
         yield replace(check, differ=check.differ & ~is_declared & ~moved)
         code = check.code.replace("_differs", "_moved")
         words_ = check.words.replace(" differs", " moved along, which no arm declares,")
-        yield replace(check, code=code, words=words_, differ=check.differ & ~is_declared & moved, strength="tells")
+        yield replace(check, code=code, words=words_, differ=check.differ & ~is_declared & moved, strength="notes")
 
     def others(self) -> _Check:
         """The further packages that moved along."""
@@ -346,7 +346,7 @@ class _Factors:
             differ=np.array([bool(side[0]) for side in sides], dtype=bool),
             left=left,
             right=right,
-            strength="tells",
+            strength="notes",
         )
 
 
@@ -407,7 +407,7 @@ def _unknown_mlx(pairs: pd.DataFrame) -> Iterable[_Check]:
     unknown, without = "the MLX version of a server is unknown", "one of the two runs without MLX"
     for code, name, differ, strength in (
         ("mlx_version_unknown", unknown, ((own == UNKNOWN) | (control == UNKNOWN)) & apart, "limits"),
-        ("mlx_in_one_only", without, (own == NO_MLX) != (control == NO_MLX), "tells"),
+        ("mlx_in_one_only", without, (own == NO_MLX) != (control == NO_MLX), "notes"),
     ):
         yield _Check(code=code, words=name, differ=differ.astype(bool), left=left, right=right, strength=strength)
 

@@ -84,9 +84,9 @@ def _split(whole: Comparison, parts: Sequence[Comparison]) -> Comparison:
     said = [one for one in (whole, *parts) if one.direction is not None]
     if len({one.direction for one in said}) < 2:
         return whole
-    told = [one for one in said if one is not whole] if len({one.direction for one in said[1:]}) > 1 else said
+    kept = [one for one in said if one is not whole] if len({one.direction for one in said[1:]}) > 1 else said
     words = "; ".join(
-        f"{direction} for {', and for '.join(_figure(one, whole.metric) for one in told if one.direction == direction)}"
+        f"{direction} for {', and for '.join(_figure(one, whole.metric) for one in kept if one.direction == direction)}"
         for direction in ("faster", "slower")
     )
     reason = Reason(code=SPLIT, text=f"no overall winner: {words}")

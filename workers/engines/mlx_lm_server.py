@@ -119,9 +119,9 @@ class MlxLmServer(LaunchedEngine):
             max_tokens=request.max_tokens,
             logprobs=True,
         )
-        told = _places(choice)
+        places = _places(choice)
         try:
-            token_ids, logprobs = [int(each["id"]) for each in told], [float(each["logprob"]) for each in told]
+            token_ids, logprobs = [int(each["id"]) for each in places], [float(each["logprob"]) for each in places]
         except (LookupError, TypeError, ValueError):
             raise ProbeUnsupported("the server's log-probabilities name no token ids") from None
         return Retold(request_id=request.request_id, text=_text(choice), token_ids=token_ids, logprobs=logprobs)
@@ -153,14 +153,14 @@ class MlxLmServer(LaunchedEngine):
                 f"token {missing[0]} is not among the {TOP_TOKENS} that the server sends for a place"
             )
 
-        def told(token: int) -> TokenScore:
+        def scored(token: int) -> TokenScore:
             return TokenScore(token_id=token, text=self._decoded([token]), logprob=by_token[token])
 
         likeliest = sorted(by_token, key=lambda token: -by_token[token])
         return Scored(
             request_id=request.request_id,
-            top=[told(token) for token in likeliest[: request.most_likely]],
-            rivals=[told(token) for token in request.rivals],
+            top=[scored(token) for token in likeliest[: request.most_likely]],
+            rivals=[scored(token) for token in request.rivals],
             context_text=self._decoded(request.token_ids[-CONTEXT_TOKENS:]),
             changes=[],
             compared_places=1,

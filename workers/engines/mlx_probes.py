@@ -102,13 +102,13 @@ def score(target: Probed, request: ScoreTokens, *, prompt_ids: Sequence[int], de
     top, rivals = answer.reference(target, request.rivals, budget)
     changes = [answer.change(target, width, budget) for width in sorted(set(request.widths) - {1})]
 
-    def told(token: int, logprob: float) -> TokenScore:
+    def scored(token: int, logprob: float) -> TokenScore:
         return TokenScore(token_id=token, text=decode([token]), logprob=_finite(logprob))
 
     return Scored(
         request_id=request.request_id,
-        top=[told(token, logprob) for token, logprob in top],
-        rivals=[told(token, logprob) for token, logprob in zip(request.rivals, rivals, strict=True)],
+        top=[scored(token, logprob) for token, logprob in top],
+        rivals=[scored(token, logprob) for token, logprob in zip(request.rivals, rivals, strict=True)],
         context_text=decode(request.token_ids[-CONTEXT_TOKENS:]) if request.token_ids else "",
         changes=changes,
         compared_places=len(answer.chosen),

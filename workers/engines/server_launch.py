@@ -140,8 +140,8 @@ class LaunchedEngine(ServerEngine):
         spec = self.process.spec
         found = served_versions.of_command(spec.command, spec.environment)
         if found.reason:
-            told = served_versions.of_processes(self._signs().port.pids())
-            found = replace(told, reason=f"{found.reason}; {told.reason}") if told.reason else told
+            loaded = served_versions.of_processes(self._signs().port.pids())
+            found = replace(loaded, reason=f"{found.reason}; {loaded.reason}") if loaded.reason else loaded
         return served_versions.completed(found, served_versions.of_answer(first.response))
 
     def close(self) -> None:

@@ -45,9 +45,9 @@ def filtered(log: int) -> Iterator[tuple[int, Filter | None]]:
 
 def _start(values: list[str], source: BinaryIO, log: int) -> Filter:
     read, write = os.pipe()
-    with os.fdopen(read, "rb") as told, os.fdopen(write, "w", encoding="utf-8") as secrets:
-        command = [sys.executable, "-I", str(_LAUNCH), "--module", __name__, str(told.fileno())]
-        process = subprocess.Popen(command, stdin=source, stdout=log, stderr=log, pass_fds=(told.fileno(),))
+    with os.fdopen(read, "rb") as reading, os.fdopen(write, "w", encoding="utf-8") as secrets:
+        command = [sys.executable, "-I", str(_LAUNCH), "--module", __name__, str(reading.fileno())]
+        process = subprocess.Popen(command, stdin=source, stdout=log, stderr=log, pass_fds=(reading.fileno(),))
         json.dump(values, secrets)  # through a pipe: arguments and environments are shown by `ps`
     return process
 

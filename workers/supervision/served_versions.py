@@ -100,12 +100,12 @@ def unknown(reason: str) -> Served:
     return Served(reason=reason)
 
 
-def completed(served: Served, told: Served | None) -> Served:
+def completed(served: Served, reported: Served | None) -> Served:
     """Add the versions that the server states itself; they outweigh those found in its environment."""
-    if told is None:
+    if reported is None:
         return served
-    source = " and ".join(part for part in (told.source, served.source) if part)
-    return replace(served, versions=served.versions | told.versions, source=source, reason="")
+    source = " and ".join(part for part in (reported.source, served.source) if part)
+    return replace(served, versions=served.versions | reported.versions, source=source, reason="")
 
 
 def interpreter_of(command: Sequence[str], *, path: str | None = None) -> str | None:

@@ -224,8 +224,8 @@ def _values(values: "pd.Series[Any]", reasons: "pd.Series[Any] | None") -> str:
     known = [str(value) for value in values.dropna().drop_duplicates()]
     if known:
         return ", ".join(sorted(known))
-    told = [] if reasons is None else [str(reason) for reason in reasons.dropna().drop_duplicates()]
-    return f"{NOT_RECORDED}{': ' + told[0] if told else ''}"
+    stated = [] if reasons is None else [str(reason) for reason in reasons.dropna().drop_duplicates()]
+    return f"{NOT_RECORDED}{': ' + stated[0] if stated else ''}"
 
 
 def _arms_grid(material: Material) -> Grid:

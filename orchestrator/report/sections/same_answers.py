@@ -18,12 +18,12 @@ def losslessness_section(found: Losslessness | None) -> Section | Absent:
     title = "Are the arms' answers the same?"
     if found is None:
         return Absent(title=title, reason="there are no two answers to the same prompt to compare")
-    told = [arm for arm in found.arms if arm.arm != arm.against or arm.deterministic is not None]
-    notes = [one.note if one.note.startswith(one.arm) else f"{one.arm}: {one.note}" for one in told if one.note]
-    compared = [one for one in told if one.identical or one.differs]
-    forks = sorted((fork for one in told for fork in _forks(one)), key=lambda fork: fork.place)
-    lines = [one.too_early for one in told if one.too_early]
-    lines += [*dict.fromkeys(notes), *_why_unknown(told, found.control)]
+    arms = [arm for arm in found.arms if arm.arm != arm.against or arm.deterministic is not None]
+    notes = [one.note if one.note.startswith(one.arm) else f"{one.arm}: {one.note}" for one in arms if one.note]
+    compared = [one for one in arms if one.identical or one.differs]
+    forks = sorted((fork for one in arms for fork in _forks(one)), key=lambda fork: fork.place)
+    lines = [one.too_early for one in arms if one.too_early]
+    lines += [*dict.fromkeys(notes), *_why_unknown(arms, found.control)]
     if not compared and not lines:
         return Absent(title=title, reason="no two answers could be compared")
     if len(forks) > MOST_FORKS:
@@ -31,7 +31,7 @@ def losslessness_section(found: Losslessness | None) -> Section | Absent:
     return Section(
         key="losslessness",
         title=title,
-        lead=_lead(told),
+        lead=_lead(arms),
         grids=(_grid(compared),) if compared else (),
         forks=tuple(forks[:MOST_FORKS]),
         lines=tuple(ended(line) for line in lines),
@@ -75,9 +75,9 @@ def _row(one: ArmLosslessness) -> tuple[str, ...]:
     )
 
 
-def _why_unknown(told: Sequence[ArmLosslessness], control: str) -> Iterable[str]:
+def _why_unknown(arms: Sequence[ArmLosslessness], control: str) -> Iterable[str]:
     """Yield why prompts could not be compared, unless the arm's note states it, and why differences are unknown."""
-    for arm in told:
+    for arm in arms:
         name = arm.arm if arm.against == control else f"{arm.arm} beside {arm.against}"
         parted = [one.divergence for one in arm.outcomes if one.divergence is not None]
         reasons = {

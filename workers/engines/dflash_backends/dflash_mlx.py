@@ -210,11 +210,11 @@ class Watched:
         if name not in self._watchers:
             return found
 
-        def told(*arguments: Any, **named: Any) -> Any:
+        def reported(*arguments: Any, **named: Any) -> Any:
             self._watchers[name](*arguments, **named)
             return found(*arguments, **named)
 
-        return told
+        return reported
 
 
 def forbid_copies() -> None:
