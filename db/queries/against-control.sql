@@ -1,7 +1,7 @@
 -- How does each arm compare with the control of its own round? [what is faster]
 --
--- Neighbours in time share most of the drift. What is left of it, and whether the difference is real, only the audit
--- says: see `verdicts`.
+-- Neighbours in time share most of the drift. Only the audit decides what is left of it and whether the difference is
+-- real: see `verdicts`.
 --
 -- :run = last (the run)
 SELECT treatment.arm, count(*) AS pairs,

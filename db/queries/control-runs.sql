@@ -1,6 +1,6 @@
--- How did the control do at the run's both ends? [the machine]
+-- How fast was the control at both ends of the run? [the machine]
 --
--- One line a prompt's turn; `since_the_start` is the change from the first one of that prompt.
+-- One line per turn of a prompt; `since_the_start` is the change from the first one of that prompt.
 --
 -- :run = last (the run)
 SELECT started_at, arm, prompt_id, turn, decode_tps,

@@ -1,4 +1,4 @@
--- Where do the arms' answers leave the control's? [speculation]
+-- Where do the arms' answers diverge from the control's? [speculation]
 --
 -- near_tie: the two tokens are as likely as rounding can tell. real: they are not, so the arm computes something else.
 --

@@ -1,6 +1,6 @@
 -- Did speculation run wherever it was asked for? [speculation]
 --
--- Generations of each arm: asked for, seen to run, and of use.
+-- Generations of each arm: requested, engaged and useful.
 --
 -- :run = last (the run)
 SELECT arm, count(*) AS generations, sum(requested) AS requested, sum(engaged) AS engaged, sum(useful) AS useful

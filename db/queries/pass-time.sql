@@ -1,6 +1,6 @@
 -- How long does one pass take, by its width? [speculation]
 --
--- `cost` is the time over that of the narrowest pass timed: where it grows slower than the width, checking several
+-- `cost` is the time over that of the narrowest timed pass: if it grows more slowly than the width, checking several
 -- tokens at once pays.
 --
 -- :run = last (the run)

@@ -1,4 +1,4 @@
--- Did the arms write the same? [speculation]
+-- Are the arms' answers the same? [speculation]
 --
 -- :run = last (the run)
 SELECT prompt_id, turn, count(DISTINCT token_ids_sha256) AS different_answers, count(DISTINCT arm) AS arms

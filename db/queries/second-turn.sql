@@ -1,7 +1,7 @@
 -- How long does a second turn take to begin, by engine? [what is faster]
 --
 -- An engine that keeps the conversation's cache reads only what is new; `cached` is the share of the prompt that it
--- took from there, where it tells.
+-- took from there, if the engine reports it.
 --
 -- :since = 2000-01-01 (a UTC date: trials from then on)
 SELECT host.name AS host, arm.engine, checkpoint.name AS checkpoint, generation.turn, count(*) AS n,
