@@ -21,9 +21,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from db.errors import LocationError, QueryError
+from db.errors import LocationError, QueryError, StorageError
 from db.escaping import in_markdown, shown, shown_json, shown_line
 from workers.files.atomic import write_file
+from workers.files.private import MISNAMED
 
 Value = int | float | str | bytes | None
 
@@ -47,7 +48,7 @@ def write_result(result: QueryResult, *, style: str, output: Path | None = None,
 
     Raises:
         QueryError: Parquet on a terminal.
-        LocationError: the file cannot be written.
+        LocationError, StorageError: the file cannot be written, by its name or as the disk is now.
     """
     if style == "parquet":
         _write_parquet(result, output, stream or sys.stdout)
@@ -152,7 +153,8 @@ def _write_file(path: Path, content: bytes) -> None:
     try:
         write_file(path, content)
     except OSError as error:
-        raise LocationError(f"{path}: cannot be written ({error.strerror}); name another file with -o") from error
+        kind = LocationError if error.errno in MISNAMED else StorageError
+        raise kind(f"{path}: cannot be written ({error.strerror}); name another file with -o") from error
 
 
 # ---- tables ----

@@ -8,6 +8,7 @@ Exit codes: 0 done; 1 a verdict that `--fail-on` names; 2 bad input; 3 run incom
 refused; 130 interrupted.
 """
 
+import errno
 import gc
 import os
 import sys
@@ -19,7 +20,18 @@ import click
 
 from orchestrator.commands.lazy_group import LazyGroup
 
-EXIT_INTERRUPTED = 130
+EXIT_REFUSED, EXIT_INTERRUPTED = 4, 130
+_PLACE, _ROOM = "make it writable, or name another place", "make room on the disk, then try again"
+_REFUSALS = {  # by the system, with the remedy
+    errno.EACCES: _PLACE,
+    errno.EPERM: _PLACE,
+    errno.EROFS: _PLACE,
+    errno.ENOTDIR: _PLACE,
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EIO: "the disk answered with an error; check it",
+    errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
+}
 # Most of what a command allocates are modules, which stay: looking for garbage in them is a tenth of a short command.
 RARELY = (50_000, 20, 20)
 SUMMARIES = {  # the first sentence of each command's help
@@ -145,6 +157,15 @@ def _spinning() -> AbstractContextManager[object]:
     return spinner
 
 
+def _refused_by_system(error: Exception) -> str | None:
+    """One line for a file that the system does not let us write or read; None if the error is another."""
+    if not isinstance(error, OSError) or error.errno not in _REFUSALS or error.filename is None:
+        return None
+    from db.escaping import shown
+
+    return f"{shown(os.fsdecode(error.filename))}: {error.strerror}; {_REFUSALS[error.errno]}"
+
+
 def main() -> None:
     """Entry point of the `interlace` command: one clear line and an exit code for everything that is expected."""
     gc.set_threshold(*RARELY)
@@ -163,6 +184,9 @@ def main() -> None:
         if code is None and isinstance(error, UnicodeError):
             click.echo(f"interlace: text that this locale cannot hold ({error}); set LC_ALL=C.UTF-8", err=True)
             sys.exit(2)
+        if code is None and (words := _refused_by_system(error)) is not None:
+            click.echo(f"interlace: {words}", err=True)
+            sys.exit(EXIT_REFUSED)
         if code is None:
             raise
         from db.escaping import shown

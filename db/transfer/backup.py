@@ -6,7 +6,6 @@ The place may be a network disk, for there it is a file like any other.
 
 import datetime as dt
 import sqlite3
-import tempfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from db.engine import connect_readonly
 from db.errors import SchemaError, StorageError, TransferError, storage_errors
 from db.migrate import State, current, refuse_all_but_current, refuse_unknown
-from db.transfer.staging import copy_online
+from db.transfer.staging import copy_online, workspace
 from workers.files.atomic import copy_into
 from workers.files.private import refuse_unsafe
 
@@ -48,8 +47,8 @@ def backup(url: str, target: Path | None, *, force: bool = False, now: dt.dateti
         refuse_unknown(version)
     place = (target or default_name(version.path, now or dt.datetime.now().astimezone())).expanduser().absolute()
     refuse_in_the_way(place, force=force, not_over=version.path)
-    with tempfile.TemporaryDirectory(prefix=".interlace-backup-", dir=version.path.parent) as folder:
-        copy = Path(folder) / "backup.db"
+    with workspace(version.path, "backup") as folder:
+        copy = folder / "backup.db"
         with storage_errors(str(version.path)):
             copy_online(version.path, copy)
             _refuse_damaged(copy, version.path)

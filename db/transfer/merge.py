@@ -11,7 +11,6 @@ Conflicts are settled by a rule and reported, never silently.
 
 import datetime as dt
 import sqlite3
-import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -26,7 +25,7 @@ from db.session import database_path, open_database
 from db.transfer.arrival import PlanReader, admit, any_plan
 from db.transfer.precedence import attempts, later_trial, more_advanced
 from db.transfer.rate_check import FLAG, drop_contradictions
-from db.transfer.staging import staged
+from db.transfer.staging import staged, workspace
 from db.transfer.tables import (
     NATURAL_KEYS,
     columns,
@@ -82,8 +81,8 @@ def merge(url: str, other: Path, *, read_plan: PlanReader = any_plan) -> Merged:
         raise TransferError(f"{other}: is this database itself; name another one")
     engine = open_database(url)
     try:
-        with tempfile.TemporaryDirectory(prefix=".interlace-merge-", dir=path.parent) as folder:
-            return merge_staged(engine, staged(other, Path(folder)), shown=other, read_plan=read_plan)
+        with workspace(path, "merge") as folder:
+            return merge_staged(engine, staged(other, folder), shown=other, read_plan=read_plan)
     finally:
         engine.dispose()
 

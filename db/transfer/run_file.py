@@ -13,7 +13,6 @@ import json
 import os
 import sqlite3
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -34,7 +33,7 @@ from db.transfer.arrival import PlanReader, any_plan
 from db.transfer.backup import deliver, refuse_in_the_way
 from db.transfer.merge import Merged, merge_staged
 from db.transfer.schema_check import connect_strange
-from db.transfer.staging import make_current
+from db.transfer.staging import make_current, workspace
 from db.transfer.tables import columns, of_runs, run_tables, shared_references, shared_tables
 
 FORMAT, FORMAT_VERSION = "interlace-run", 1
@@ -106,12 +105,12 @@ def export_run(url: str, run_id: str, target: Path, *, force: bool = False) -> E
     refuse_all_but_current(version)
     place = target.expanduser().absolute()
     refuse_in_the_way(place, force=force, not_over=version.path)
-    with tempfile.TemporaryDirectory(prefix=".interlace-export-", dir=version.path.parent) as folder:
-        content = Path(folder) / CONTENT
+    with workspace(version.path, "export") as folder:
+        content = folder / CONTENT
         with storage_errors(str(version.path)):
             experiment, trials, names = _write_content(version.path, run_id, content)
         manifest = _manifest(version, run_id, experiment, trials, content, names)
-        archive = Path(folder) / "archive.zip"
+        archive = folder / "archive.zip"
         _pack(archive, content, manifest)
         deliver(archive, place)
     return Exported(path=place, manifest=manifest)
@@ -131,8 +130,8 @@ def import_run(url: str, file: Path, *, read_plan: PlanReader = any_plan) -> Mer
     path = database_path(url)
     engine = open_database(url)
     try:
-        with tempfile.TemporaryDirectory(prefix=".interlace-import-", dir=path.parent) as folder:
-            content = Path(folder) / CONTENT
+        with workspace(path, "import") as folder:
+            content = folder / CONTENT
             manifest = unpack(file, content)
             make_current(content, shown=file)
             _refuse_other_runs(content, manifest, file)

@@ -4,19 +4,39 @@ The other file is only ever read. Where somebody has it open, SQLite itself copi
 copied as it is, which works on a disk where SQLite could not lock.
 """
 
+import contextlib
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from db.engine import connect_readonly
-from db.errors import DatabaseError, NetworkDiskError, SchemaError, TransferError, storage_errors
+from db.errors import DatabaseError, NetworkDiskError, SchemaError, StorageError, TransferError, storage_errors
 from db.guard import watch
 from db.location import check_disk, check_file
 from db.transfer.row_check import refuse_bad_rows
 from db.transfer.schema_check import examine
+from workers.files.leftovers import working_folder
 
 COPY = "other.db"
+
+
+@contextlib.contextmanager
+def workspace(database: Path, purpose: str) -> Iterator[Path]:
+    """A folder for work beside the database: see `workers.files.leftovers.working_folder`.
+
+    Raises:
+        StorageError: it cannot be created.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(working_folder(database.parent, purpose))
+        except OSError as error:
+            raise StorageError(
+                f"{database.parent}: cannot be written ({error.strerror}); free the disk or make the folder writable"
+            ) from error
+        yield folder
 
 
 def staged(other: Path, folder: Path) -> Path:

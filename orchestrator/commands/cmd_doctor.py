@@ -42,16 +42,20 @@ def command(url: str | None, *, as_json: bool, selftest: bool, output: Path | No
     from orchestrator.doctor import as_json as doctor_json
     from orchestrator.doctor import examine
     from orchestrator.running.leftovers import journal_beside
+    from orchestrator.state_folder import state_folder
     from orchestrator.views.doctor_view import print_diagnosis
     from orchestrator.views.terminal import console
 
     chosen = database_url(url)
     path = database_path(chosen)
+    problem = ""
     try:
         words = str(current(chosen))
     except DatabaseError as error:
-        words = str(error)
-    found = examine(database=path, database_words=words, journal=journal_beside(path))
+        words = problem = str(error)
+    found = examine(
+        database=path, database_words=words, journal=journal_beside(path), state=state_folder(), problem=problem
+    )
     if as_json:
         sys.stdout.write(doctor_json(found))
     else:
@@ -67,6 +71,8 @@ def _report(*, output: Path | None, replayed: Path | None, as_json: bool) -> Non
     from orchestrator.views.terminal import console
     from workers.files.atomic import write_file
 
+    if output is not None and not output.absolute().parent.is_dir():  # before two minutes of work
+        raise InputError(f"-o {output}: no such folder; create it, or name another file")
     if replayed is not None:
         found = replay(_text_of(replayed))
     else:

@@ -71,7 +71,8 @@ def _sum_up(night: Night, began_at: dt.datetime, *, why: str, code: int) -> None
     try:
         written = write_summary(summary, path)
     except OSError as error:
-        sys.stderr.write(f"interlace: the night's summary cannot be written: {shown(str(error))}\n")
+        where = shown(str(error.filename or path.parent))
+        sys.stderr.write(f"interlace: {where}: the night's summary cannot be written ({error.strerror})\n")
         written = path
     else:
         night.teller.noted(f"summary of the night: {written}")

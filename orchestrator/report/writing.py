@@ -3,12 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.errors import InputError
+from orchestrator.errors import InputError, RefusedError
 from orchestrator.report.charts.theme import WIDE, Drawing
 from orchestrator.report.document import Document
 from orchestrator.report.drawing import png_alone, svg_alone
 from workers.files.atomic import write_file
-from workers.files.private import make_private_folder, refuse_unsafe
+from workers.files.private import MISNAMED, make_private_folder, refuse_unsafe
 
 
 def check_targets(page: Path, images: Path | None, markdown: Path | None) -> None:
@@ -37,7 +37,7 @@ def write_text(path: Path, text: str) -> None:
     """Write a file atomically and make its parent folders: a reader never finds half a page.
 
     Raises:
-        InputError: it cannot be written; the message has the system's reason.
+        InputError, RefusedError: it cannot be written, by its name or as the disk is now; the message has the reason.
     """
     _write(path, text.encode("utf-8", "backslashreplace"))
 
@@ -46,7 +46,7 @@ def write_images(report: Document, folder: Path) -> int:
     """Write each picture as PNG and as SVG, on white, with its title, and return the number of pictures.
 
     Raises:
-        InputError: the folder cannot be written.
+        InputError, RefusedError: see `write_text`.
     """
     for picture in report.pictures:
         drawing = picture.draw(replace(WIDE, title=picture.title, subtitle=picture.detail))
@@ -72,4 +72,5 @@ def _write(path: Path, content: bytes) -> None:
         make_private_folder(path.parent)
         write_file(path, content)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); name another place") from error
+        kind = InputError if error.errno in MISNAMED else RefusedError
+        raise kind(f"{path}: cannot be written ({error.strerror}); name another place") from error

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.doctor import Diagnosis, leftover_lines
+from orchestrator.doctor import Diagnosis, leftover_lines, unfinished_lines
 from orchestrator.views.terminal import table
 from workers.environment import METAL_BUILD
 from workers.interpreter import Interpreter, unhide
@@ -31,7 +31,7 @@ def print_diagnosis(found: Diagnosis, out: Console) -> None:
     _print_gate(found, out)
     lines = leftover_lines(found.leftovers) or ["no leftovers of earlier runs"]
     _section("processes", out)
-    for line in lines:
+    for line in (*lines, *unfinished_lines(found.unfinished)):
         out.print(Text(line))
     out.print()
     for note in found.notes:

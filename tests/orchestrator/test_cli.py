@@ -55,6 +55,13 @@ def test_each_mistake_is_one_clear_line_and_exit_code_2(shell: Shell, arguments:
     assert not shell.db.exists()
 
 
+def test_a_folder_that_cannot_be_made_is_one_line(shell: Shell) -> None:
+    shell.db.parent.joinpath("logs").touch()
+    line = one_line(shell.process("run", *SIMULATED, "design.rounds=6", "--quiet", code=4))
+    assert "logs" in line
+    assert line.endswith("Not a directory; make it writable, or name another place")
+
+
 def test_a_bad_prompt_file_names_its_line(shell: Shell) -> None:
     good = json.dumps({"messages": [{"role": "user", "content": "hello"}]})
     (shell.folder / "mine.jsonl").write_text(f"{good}\n{{not json\n", encoding="utf-8")

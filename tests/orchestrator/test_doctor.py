@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.doctor import Diagnosis, examine
+from orchestrator.doctor import Diagnosis, as_json, examine
 from orchestrator.running.gate import Finding
 from orchestrator.views.doctor_view import print_diagnosis
 from workers.environment import METAL_BUILD
@@ -52,7 +52,7 @@ def test_rates_have_their_second_reading(doctor: "subprocess.CompletedProcess[st
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Diagnosis:
     folder = tmp_path_factory.mktemp("here")
-    return examine(database=folder / "test.db", database_words="none yet", journal=folder / "journal")
+    return examine(database=folder / "test.db", database_words="none yet", journal=folder / "journal", state=folder)
 
 
 def shown(found: Diagnosis) -> str:
@@ -162,6 +162,37 @@ def test_leftovers_are_named_with_their_memory(here: Diagnosis) -> None:
     assert "✗ a run would be refused: process 42 (python serve.py) listens on port 8080, holds 1.00 GB" in text
 
 
+def test_what_a_run_could_not_write_stands_in_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = {tmp_path / "here" / "interlace.db", tmp_path / "mine"}
+    for each in refused:
+        each.mkdir(parents=True)
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) not in refused)
+    found = examine(
+        database=tmp_path / "here" / "interlace.db",
+        database_words="damaged",
+        journal=tmp_path / "journal",
+        state=tmp_path / "mine" / "state",
+        problem="interlace.db: damaged",
+    )
+    damaged, database, state = found.obstacles[:3]
+    assert damaged == "interlace.db: damaged"
+    assert database.startswith(f"the database {tmp_path / 'here' / 'interlace.db'} cannot be written; make")
+    assert state.endswith(f"cannot be written; make {tmp_path / 'mine'} writable, or name another place")
+    assert f"arunwouldberefused:{damaged}".replace(" ", "") in "".join(shown(found).split())
+
+
+def test_files_of_killed_commands_are_named(tmp_path: Path) -> None:
+    left = tmp_path / ".interlace-backup-x1"
+    left.mkdir()
+    (left / "backup.db").write_bytes(bytes(2_000_000))
+    os.utime(left, (0, 0))
+    found = examine(database=tmp_path / "interlace.db", database_words="", journal=tmp_path / "journal", state=tmp_path)
+    words = "".join(shown(found).split())  # wrapped wherever the path is long
+    assert "leftbyakilledcommand:" in words
+    assert ".interlace-backup-x1(2.0MB);thenextbackup,exportorimportremovesit" in words
+    assert json.loads(as_json(found))["unfinished"] == [{"path": str(left), "size_bytes": 2_000_000}]
+
+
 def test_a_machine_on_which_mlx_fails_is_reported(here: Diagnosis) -> None:
     broken = replace(here, device={"error": "mlx cannot be imported: no Metal"})
     assert "mlx cannot be imported: no Metal" in broken.obstacles
@@ -183,4 +214,4 @@ def test_remedies(field: str, reason: str) -> None:
 
 def test_a_folder_that_is_not_there_yet_is_no_obstacle(tmp_path: Path) -> None:
     absent = tmp_path / "a" / "b" / "test.db"
-    assert examine(database=absent, database_words="", journal=absent).disk_free_bytes
+    assert examine(database=absent, database_words="", journal=absent, state=absent).disk_free_bytes

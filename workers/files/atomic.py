@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from workers.files.leftovers import NAME_BYTES, UNFINISHED, held_folder, hold, remove_abandoned
 from workers.files.private import FILE_MODE, FOLDER_MODE, refuse_unsafe
 
-_SUFFIX, _NAME_BYTES = ".unfinished", 8
 _STEM_LENGTH = 50  # a name may have 255 bytes, and a letter may take four
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -29,21 +29,36 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         OSError: it cannot be written; what was there is still there, and nothing else is left.
     """
     refuse_unsafe(path)
-    unfinished = path.with_name(_unfinished_name(path))
-    descriptor = os.open(unfinished, _CREATE, FILE_MODE)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(descriptor, FILE_MODE)  # a default ACL of the folder may have widened it
-            yield stream
-            stream.flush()
-            os.fsync(descriptor)
+    with _unfinished_file(path) as (unfinished, stream):
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
         refuse_unsafe(path)  # rename would take the place of a device
         unfinished.replace(path)
-    except BaseException:
+    sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def _unfinished_file(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file beside `path`, removed at the end unless the block has renamed it; others that were left go first."""
+    remove_abandoned(path.parent)
+    unfinished = path.with_name(_unfinished_name(path))
+    try:
+        descriptor = os.open(unfinished, _CREATE, FILE_MODE)
+    except OSError as error:
+        error.filename = str(path)  # the name that the user knows
+        raise
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            hold(descriptor)
+            os.fchmod(descriptor, FILE_MODE)  # a default ACL of the folder may have widened it
+            yield unfinished, stream
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+    finally:
         with contextlib.suppress(OSError):
             unfinished.unlink()
-        raise
-    sync_folder(path.parent)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -63,13 +78,18 @@ def create_file(path: Path, content: bytes) -> None:
         FileExistsError: something bears the name.
         OSError: it cannot be written; nothing is left.
     """
-    os.close(os.open(path, _CREATE, FILE_MODE))
-    try:
-        write_file(path, content)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        raise
+    with _unfinished_file(path) as (unfinished, stream):
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+        try:
+            path.hardlink_to(unfinished)
+        except FileExistsError:
+            raise
+        except OSError:  # a disk without hard links: the name is taken first
+            os.close(os.open(path, _CREATE, FILE_MODE))
+            unfinished.replace(path)
+    sync_folder(path.parent)
 
 
 def copy_into(source: Path, path: Path) -> None:
@@ -92,13 +112,14 @@ def unfinished_folder(folder: Path) -> Iterator[Path]:
     Raises:
         OSError: it cannot be created.
     """
-    name = re.compile(rf"\.{re.escape(folder.name[:_STEM_LENGTH])}(\.[0-9a-f]{{{2 * _NAME_BYTES}}})?{_SUFFIX}")
+    name = re.compile(rf"\.{re.escape(folder.name[:_STEM_LENGTH])}(\.[0-9a-f]{{{2 * NAME_BYTES}}})?{UNFINISHED}")
     for left in [each for each in folder.parent.iterdir() if name.fullmatch(each.name)]:
         shutil.rmtree(left, ignore_errors=True)  # which follows no link
     made = folder.with_name(_unfinished_name(folder))
     made.mkdir(mode=FOLDER_MODE)
     try:
-        yield made
+        with held_folder(made):
+            yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -114,4 +135,4 @@ def sync_folder(folder: Path) -> None:
 
 
 def _unfinished_name(path: Path) -> str:
-    return f".{path.name[:_STEM_LENGTH]}.{secrets.token_hex(_NAME_BYTES)}{_SUFFIX}"
+    return f".{path.name[:_STEM_LENGTH]}.{secrets.token_hex(NAME_BYTES)}{UNFINISHED}"

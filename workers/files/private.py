@@ -5,11 +5,14 @@ write to may be a link, a device or a pipe that somebody put there: none of them
 """
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
+# The name is wrong, and not the disk or its permissions.
+MISNAMED = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP))
 _OF_OTHERS = 0o077
 # O_NONBLOCK: opening a pipe that nobody reads would wait for ever. It changes nothing for a regular file.
 _SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -1,5 +1,7 @@
 """`interlace report` as typed."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,22 @@ def test_a_folder_is_refused_before_any_work(url: str, tmp_path: Path) -> None:
     done = invoke("last", "--db", url, "-o", str(tmp_path))
     assert isinstance(done.exception, InputError)
     assert "a folder is there" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.EACCES, 4), (errno.EROFS, 4), (errno.ENOSPC, 4), (errno.ENOENT, 2)]
+)
+def test_a_full_or_read_only_disk_is_the_machines_fault_and_not_the_users(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    done = invoke("last", "--db", url, "-o", str(tmp_path / "report.html"))
+    assert getattr(done.exception, "exit_code", None) == code
+    assert "cannot be written" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_place_that_cannot_be_written_is_reported_in_one_line(url: str, tmp_path: Path) -> None:
