@@ -19,11 +19,12 @@ _VARIABLE_NAME = "api_key_env"  # a key whose value is a name, and no secret
 _REFERENCE = re.compile(r"\$\{[^}]*\}")  # to where the secret is: itself none
 
 _SECRET_WORDS = frozenset(
-    "APIKEY APITOKEN AUTH AUTHORIZATION BEARER COOKIE CREDENTIAL CREDENTIALS DSN JWT PASSKEY PASSPHRASE PASSWD PASSWORD"
-    " PASSWORDS PAT SECRET SECRETS TOKEN WEBHOOK WEBHOOKS".split()
+    "APIKEY APIKEYS APITOKEN AUTH AUTHORIZATION BEARER COOKIE CREDENTIAL CREDENTIALS CREDS DSN JWT PASSCODE PASSKEY"
+    " PASSPHRASE PASSWD PASSWORD PASSWORDS PAT SECRET SECRETS TOKEN WEBHOOK WEBHOOKS".split()
 )
 _SECRET_ENDS = ("APIKEY", "PASSWORD", "PASSWD", "SECRET", "TOKEN", "WEBHOOK")  # of a word: MYTOKEN
-_SECRET_LAST = frozenset("KEY PASS PWD SIG SIGNATURE".split())  # as a name's last word only
+_SECRET_LAST = frozenset("KEY KEYS PASS PWD SIG SIGNATURE".split())  # as a name's last word only
+_AFTER = frozenset("B BASE DEV FILE HEX ID LIVE PEM PROD RO RW TEST".split())  # words that may follow that: KEY_B64
 _NOT_SECRET = frozenset("PWD OLDPWD".split())  # the shell's working directories
 
 # A setting and no secret, whatever its name: a number, a truth, nothing, a file of this machine.
@@ -33,16 +34,19 @@ _PLAIN = re.compile(
 _CREDENTIAL = r"[^\s\"'<>|(){}\[\]\\,;&#]{6,}"
 _ISSUED = re.compile(  # keys as their issuers write them
     r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk|gsk|xai|nvapi|tgp|fw|r8|hf|npm|dop_v1|gh[opsur]|github_pat|glpat|xox[a-z]|pypi)[-_]"
-    r"(?=[\w-]*[\dA-Z])[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}[\w.-]*)"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|https?://hooks\.\S+|https?://[^\s/]+/api/webhooks/\S+"
+    r"(?=[\w-]*[\dA-Z])[\w-]{10,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}[\w.-]*"
+    r"|ya29\.[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|wandb_v1_\w{16,}|EAAC\w{20,}|AGE-SECRET-KEY-1\w{20,}"
+    r"|\d{8,10}:AA[\w-]{33})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|https?://hooks\.\S+|https?://[^\s/]+/api/webhooks/\S+"
 )
-_USER_INFO = re.compile(r"(?:https?://([^\s/@'\"]+)|\w+://[^\s/@:'\"]*:([^\s/@'\"]+))@")
+_USER_INFO = re.compile(r"(?:(?:https?|wss?|ftps?|socks\w*)://([^\s/@'\"]+)|\w+://[^\s/@:'\"]*:([^\s/@'\"]+))@")
 _ASSIGNED = re.compile(  # name=value, name: value, --name value
     rf"(?:(?<![\w-])--?([A-Za-z][\w-]*)[=\s]\s*|([A-Za-z][\w-]*)[\"']?\s*[=:]\s*)[\"']?(?:(?:Bearer|Basic|Token)\s+)?"
     rf"(?=({_CREDENTIAL}))",  # looked at, not taken: a name may stand in another's value
     re.IGNORECASE,
 )
-_BEARER = re.compile(r"\bBearer\s+([\w.~+/=-]{6,})", re.IGNORECASE)
+_BEARER = re.compile(r"\b(?i:Bearer\s+([\w.~+/=-]{6,}))|\b(?i:Basic)\s+(?=[a-z]*[\dA-Z+/=])([\w+/]{8,}=*)")
+_PASSWORD_OPTION = re.compile(r"\b(?:sshpass\s+-p\s*|(?:mysql|mariadb)\w*\s(?:.*\s)?-p)[\"']?([^\s'\"]{4,})")
 _USER_OPTION = re.compile(r"(?:^|\s)(?:-u|--user|--proxy-user)[=\s]*[\"']?([^\s:'\"/]+:[^\s'\"/]+)")
 
 
@@ -75,7 +79,7 @@ def looks_secret(name: str) -> bool:
     words = re.findall(r"[A-Z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper())
     if not words or name.upper() in _NOT_SECRET:
         return False
-    last = words[-1] if words[-1] not in ("RO", "RW", "ID", "FILE") or len(words) == 1 else words[-2]
+    last = next((word for word in reversed(words) if word not in _AFTER), words[0])
     return (
         any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDS) for word in words)
         or last in _SECRET_LAST
@@ -113,14 +117,15 @@ def _named(text: str, allowed: frozenset[str]) -> Iterator[str]:
         name, value = match.group(1) or match.group(2), match.group(3)
         if looks_secret(name) and name not in allowed and not is_plain(value):
             yield value
-    yield from _BEARER.findall(text)
+    yield from (match.group(1) or match.group(2) for match in _BEARER.finditer(text))
+    yield from _PASSWORD_OPTION.findall(text)
     yield from _USER_OPTION.findall(text)
 
 
 def literals_under(name: str, value: Any) -> list[str]:
     """The secrets in a JSON value that stands under a key: by the key's name, or by their own form."""
     if isinstance(value, Mapping):
-        return [each for key, inner in value.items() for each in literals_under(str(key), inner)]
+        return [each for key, inner in value.items() for each in literals_under(name_below(name, str(key)), inner)]
     if isinstance(value, list | tuple):
         return [each for inner in value for each in literals_under(name, inner)]
     if not isinstance(value, str) or name == _VARIABLE_NAME:
@@ -129,6 +134,11 @@ def literals_under(name: str, value: Any) -> list[str]:
     if named and not is_plain(value) and not _REFERENCE.search(value):
         return [value.strip()]
     return literals(value)
+
+
+def name_below(outer: str, inner: str) -> str:
+    """The name that says whether a value is a secret: its own, or that of the object in which it stands."""
+    return outer if looks_secret(outer) and not looks_secret(inner) else inner
 
 
 def redacted(value: Any, *, allowed: frozenset[str] = frozenset()) -> tuple[Any, tuple[str, ...]]:
@@ -147,7 +157,7 @@ def _walk(value: Any, name: str, names: list[str], allowed: frozenset[str]) -> A
     if isinstance(value, Mapping):
         inside = name == ENVIRONMENT
         return {
-            key: _variable(key, each, names, allowed) if inside else _walk(each, key, names, allowed)
+            key: _variable(key, each, names, allowed) if inside else _walk(each, name_below(name, key), names, allowed)
             for key, each in value.items()
         }
     if not isinstance(value, str) or name in _PROSE or name in allowed:

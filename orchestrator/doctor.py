@@ -26,6 +26,8 @@ from workers.machine.sleep_inhibitor import Awake, keep_awake
 from workers.machine.telemetry import RATE_WINDOW_S, MachineReader, Reading
 from workers.supervision.orphans import Leftovers, find_leftovers
 
+LEAST_FREE_BYTES = 50_000_000  # a night of eight arms stores about as much
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
@@ -60,6 +62,8 @@ class Diagnosis:
         elif isinstance(error := self.device.get("error"), str):
             found.append(error)
         battery = next((f.problem for f in self.gate if f.name == "power_source" and f.problem), None)
+        if self.disk_free_bytes is not None and self.disk_free_bytes < LEAST_FREE_BYTES:
+            found.append(f"{self.disk_free_bytes / 1e6:.1f} MB are free for the database; make room on the disk")
         return (*found, *([battery] if battery else []))
 
 

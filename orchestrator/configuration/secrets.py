@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from db.redaction import NOT_SECRET, allowed_by, is_plain, literals, literals_under, looks_secret
+from db.redaction import NOT_SECRET, allowed_by, is_plain, literals, literals_under, looks_secret, name_below
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Plan, dump
 from workers.masking import KNOWN
@@ -116,12 +116,13 @@ def _variables(where: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, 
             yield f"{where}.{name}", found
 
 
-def _nested(where: str, value: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _nested(where: str, value: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, list[str]]]:
     for key, each in value.items():
+        name = name_below(outer, str(key))
         if isinstance(each, Mapping):
-            yield from _nested(f"{where}.{key}", each)
+            yield from _nested(f"{where}.{key}", each, name)
         else:
-            yield f"{where}.{key}", literals_under(str(key), each)
+            yield f"{where}.{key}", literals_under(name, each)
 
 
 def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,8 @@ from db.session import open_database, read_only, transaction
     "HF_TOKEN OPENAI_API_KEY AWS_SECRET_ACCESS_KEY AWS_ACCESS_KEY_ID PGPASSWORD_FILE DB_PASSWORD github_pat MY_AUTH"
     " SSH_KEY APIKEY SESSION_COOKIE OPENAI_KEY TOKEN2 MYTOKEN GITHUB_PAT_RO SENTRY_DSN SLACK_WEBHOOK_URL X-Api-Key"
     " apiKey access_token PGPASSWORD_FILE SMTP_PASS DB_PWD pass AZURE_SIG signature SIGNING_KEY_ID PASSPHRASE"
-    " CREDENTIALS_RO JWT FCM_WEBHOOKS ENCRYPTIONKEY".split(),
+    " CREDENTIALS_RO JWT FCM_WEBHOOKS ENCRYPTIONKEY X_CREDS MY_PASSCODE ENCRYPTION_KEY_B64 SECRET_KEY_BASE api_keys"
+    " STRIPE_KEY_LIVE".split(),
 )
 def test_keys_tokens_and_passwords_look_secret(name: str) -> None:
     assert looks_secret(name)
@@ -30,6 +31,12 @@ def test_keys_tokens_and_passwords_look_secret(name: str) -> None:
 )
 def test_settings_do_not(name: str) -> None:
     assert not looks_secret(name)
+
+
+def test_what_stands_below_a_secrets_name_is_secret_whatever_it_is_called() -> None:
+    config = {"engine": {"body": {"auth": {"value": "Zq8xT4vLk29s"}, "api_keys": [{"primary": "Zq8xT4vLk29s"}]}}}
+    assert "Zq8x" not in str(redacted(config)[0])
+    assert redacted({"body": {"options": {"value": "Zq8xT4vLk29s"}}})[1] == ()
 
 
 def test_variables_are_hidden_at_any_depth_and_names_of_variables_are_not() -> None:
@@ -59,6 +66,16 @@ def test_variables_are_hidden_at_any_depth_and_names_of_variables_are_not() -> N
         "OPENAI_KEY=SECRETSECRET serve",
         '{"api_key": "SECRETSECRET"}',
         "sk-SECRETSECRET",
+        "socks5h://SECRETSECRET@h",
+        "sshpass -p SECRETSECRET ssh h tail -f x",
+        "mysql -u me -pSECRETSECRET",
+        "Basic SECRETSECRET==",
+        "wandb_v1_SECRETSECRETSECRET",
+        "AGE-SECRET-KEY-1SECRETSECRETSECRETAB",
+        "ya29.SECRETSECRETSECRETAB",
+        "SG.SECRETSECRETSECRET.SECRETSECRETSECRET",
+        "ASIASECRETSECRETABCD",
+        "123456789:AASECRETSECRET_SECRETSECRET-abcdefg",
         "hf_SECRETSECRET",
     ],
 )
@@ -78,6 +95,9 @@ def test_secrets_are_found_in_texts(text: str) -> None:
         "mlx-community/Llama-3.2-1B-Instruct-4bit",
         "sk-learn-models-v",
         "git@github.com:o/r",
+        "Basic arithmetic",
+        "mysqldump -p 3306 --port 1",
+        "12:AAB",
     ],
 )
 def test_nothing_is_found_where_nothing_is(text: str) -> None:

@@ -181,6 +181,12 @@ def test_what_a_run_could_not_write_stands_in_its_way(tmp_path: Path, monkeypatc
     assert f"arunwouldberefused:{damaged}".replace(" ", "") in "".join(shown(found).split())
 
 
+def test_a_full_disk_stands_in_the_way(here: Diagnosis) -> None:
+    full = replace(here, disk_free_bytes=1_500_000)
+    assert "1.5 MB are free for the database; make room on the disk" in full.obstacles
+    assert replace(here, disk_free_bytes=None).obstacles == replace(here, disk_free_bytes=10**9).obstacles
+
+
 def test_files_of_killed_commands_are_named(tmp_path: Path) -> None:
     left = tmp_path / ".interlace-backup-x1"
     left.mkdir()
