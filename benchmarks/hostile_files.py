@@ -2,7 +2,8 @@
 
 Imports mutated exports of a small run, one after the other, into a database with a run of its own, and prints a table:
 how many were refused in one clear line, how many were taken, what went wrong, the longest command and the largest
-memory. What is taken is shown by every command, for a share of the files. The kinds of mutation:
+memory of a process. What is taken is shown by every command, for a share of the files, each file in a process of its
+own. The kinds of mutation:
 
     columns   each column, each wrong type     json    one value inside a JSON column, the plan rehashed
     numbers   a value of the column's type     rows    rows that are missing
@@ -13,8 +14,10 @@ Exit code 1: a traceback, a message of several lines, a command over 10 s of CPU
 """
 
 import argparse
+import functools
 import json
 import os
+import pickle
 import random
 import resource
 import sys
@@ -30,6 +33,7 @@ from db.transfer.tables import STAYS
 from tests.mutated import (
     Desk,
     Genuine,
+    Outcome,
     change_json,
     change_numbers,
     drop_rows,
@@ -118,7 +122,8 @@ def main() -> int:
             break
         packed = make()
         thorough = chance.random() < asked.shown
-        found = desk.attempt(packed, thorough=thorough, name=name)
+        attempt = functools.partial(desk.attempt, packed, thorough=thorough, name=name)
+        found = _apart(attempt) if thorough else attempt()
         tried[kind] += 1
         taken[kind] += found.taken
         shown += found.taken and thorough
@@ -141,8 +146,27 @@ def main() -> int:
     return 1 if problems or peak_bytes > MOST_BYTES else 0
 
 
+def _apart(attempt: Callable[[], Outcome]) -> Outcome:
+    """The outcome of an attempt in a process of its own, as commands are: no memory of one file counts for the next."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        with suppress(BaseException), os.fdopen(writing, "wb") as told:
+            told.write(pickle.dumps(attempt()))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        answer = told.read()
+    os.waitpid(pid, 0)
+    if not answer:
+        return Outcome(taken=True, problems=("the process ended without an answer",), slowest_s=0.0)
+    outcome: Outcome = pickle.loads(answer)  # from the child, nothing of the file's
+    return outcome
+
+
 def _peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """The largest memory of this process and of those that showed a file."""
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return peak if sys.platform == "darwin" else peak * 1024
 
 
