@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 from orchestrator.effects import (
     DRAWS,
+    HUBER,
     MOST_EXCHANGED,
+    NORMAL_MAD,
     Effect,
     Exchanged,
     Series,
@@ -21,6 +24,7 @@ from orchestrator.effects import (
     exchanges,
     make_series,
     p_values,
+    typical_of,
 )
 from orchestrator.schedule import draw_rounds
 
@@ -349,3 +353,31 @@ def test_arms_and_level_are_checked() -> None:
         effect_in(make_frame(), "a0", "a0")
     with pytest.raises(ValueError, match="alpha=0"):
         effect_in(make_frame(), alpha=0.0)
+
+
+@few
+@given(contrasts=st.lists(st.floats(-2, 2), min_size=3, max_size=12))
+def test_the_typical_round_is_hubers(contrasts: list[float]) -> None:
+    """It balances the rounds' distances, each counted up to the bound."""
+    values = np.array(contrasts)
+    bound = HUBER * np.median(np.abs(values - np.median(values))) / NORMAL_MAD
+    middle = typical_of(values)
+    assert abs(np.clip(values - middle, -bound, bound).mean()) <= 0.01 * max(bound, 1e-12)
+
+
+def test_the_typical_round_is_the_mean_of_rounds_without_a_spike() -> None:
+    assert typical_of(np.array([0.98, 0.99, 1.01, 1.025])) == pytest.approx(1.00125)
+
+
+def test_a_candidate_effect_is_one_that_is_taken_off_every_round() -> None:
+    rng = np.random.default_rng(3)
+    prompts = np.repeat([0, 1, 2], 8)
+    one = make_series(
+        rng.normal(0.1, 0.05, 24), rounds=np.repeat(np.arange(12), 2), arms=np.tile([0, 1], 12), prompts=prompts
+    )
+    signs = exchanges(12, 0)
+    for effect in (-0.2, 0.03, 0.5):
+        less = replace(one, contrasts=one.contrasts - effect)
+        shifted, straight = Exchanged.of(less, signs), Exchanged.of(one, signs)
+        assert straight.sizes(effect) == pytest.approx(shifted.sizes(0.0))
+        assert straight.standard_error(effect) == pytest.approx(shifted.standard_error(0.0))

@@ -16,10 +16,12 @@ from orchestrator.plan import Arm, Design, Gate, Plan, Prompt
 from orchestrator.schedule import (
     AA_LABEL,
     ORDER_DISTRIBUTION,
+    attempt_order,
     build_schedule,
     draw_rounds,
     minimum_rounds,
     prompt_rounds,
+    replay_seed,
     rounds_by_class,
 )
 
@@ -217,3 +219,36 @@ def test_prompts_are_dealt_independently_of_the_arms_orders() -> None:
         order = draw_rounds(["plain", "draft", AA_LABEL], 1, seed)[0]
         same += dealt == [["plain", "draft", AA_LABEL].index(label) for label in order]
     assert 8 <= same <= 34  # a sixth of 120, give or take 3.4 standard errors
+
+
+def test_a_first_attempt_keeps_its_order_and_each_later_one_has_an_order_of_its_own() -> None:
+    plan = make_plan(tuple(f"arm{number}" for number in range(7)))
+    trials = build_schedule(plan)
+    first, second = ([trial for trial in trials if trial.round == number] for number in (0, 1))
+    assert attempt_order(first, attempt=0, seed=0) == tuple(first)
+    again = [attempt_order(first, attempt=attempt, seed=0) for attempt in (1, 2)]
+    for each in again:
+        assert [trial.position for trial in each] == list(range(8))
+        assert sorted(trial.label for trial in each) == sorted(trial.label for trial in first)
+    orders = [[trial.label for trial in each] for each in (first, *again)]
+    assert len({tuple(order) for order in orders}) == 3
+    # Neither another round nor another run is dealt alike.
+    named = [replace(one, label=other.label) for one, other in zip(second, first, strict=True)]
+    assert [trial.label for trial in attempt_order(named, attempt=1, seed=0)] != orders[1]
+    assert [trial.label for trial in attempt_order(first, attempt=1, seed=1)] != orders[1]
+    assert attempt_order(first, attempt=1, seed=0) == again[0]
+
+
+def test_trials_outside_the_rounds_keep_their_place_in_every_attempt() -> None:
+    warmups = [trial for trial in build_schedule(make_plan()) if trial.kind == "warmup"]
+    assert attempt_order(warmups, attempt=3, seed=0) == tuple(warmups)
+
+
+def test_replays_are_dealt_anew_but_in_squares() -> None:
+    assert replay_seed(make_plan(seed=7)) == 7
+    assert replay_seed(make_plan(seed=7, order="williams")) is None
+
+
+def test_golden_order_of_more_arms_than_one_block_of_the_stream_has_words_for() -> None:
+    (order,) = draw_rounds([f"{number:02}" for number in range(20)], 1, 0)
+    assert " ".join(order) == "18 07 16 13 04 12 11 14 00 01 08 10 02 17 06 15 19 05 03 09"

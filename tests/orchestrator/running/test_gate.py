@@ -325,3 +325,37 @@ def test_a_leftover_spends_its_own_budget_whatever_else_is_waited_for() -> None:
     assert first.waited_for == {"thermal_level": 100.0, "cpu_cores_others": 10.0, "orphans": 100.0}
     assert (keeper.orphan_spent_s, keeper.busy_spent_s) == (100.0, 0.0)
     assert "orphans" not in keeper.wait().waited_for
+
+
+def test_it_says_how_long_the_condition_with_the_most_time_is_waited_for() -> None:
+    machine = Machine(always(thermal_level=2.0, cpu_cores_others=1.5))
+    machine.keeper(Gate(timeout_s=100, busy_timeout_s=10)).wait()
+    assert machine.said[0].endswith("(100 s left)")
+    assert "thermal level 2" in machine.said[0]
+    assert "others use 1.5 cores" in machine.said[0]
+    assert "cores" not in machine.said[10]  # its own time is over
+    assert machine.said[10].endswith("(90 s left)")
+
+
+def test_a_growth_up_to_the_limit_is_no_reason_to_wait_and_is_measured_from_the_oldest_to_the_newest() -> None:
+    def passage(*bytes_used: float) -> Passage:
+        """Swap at the last seconds of the window; before, as at the first of them."""
+        known = dict(zip(range(-len(bytes_used) + 1, 1), bytes_used, strict=True))
+        machine = Machine(lambda at_s: QUIET | {"swap_used_bytes": known.get(int(at_s), bytes_used[0])})
+        return machine.keeper(Gate(swap_growth_bytes_max=100, busy_timeout_s=0)).wait()
+
+    assert passage(0.0, 50.0, 100.0).state == "open"
+    assert passage(0.0, 50.0, 101.0).state == "hot_start"
+    assert passage(0.0, 500.0, 100.0).state == "open"  # it fell again
+    assert passage(500.0, 0.0, 50.0).state == "open"
+
+
+def test_a_field_that_is_read_seldom_counts_as_it_was_last() -> None:
+    """Older readings than the window's are no part of its mean: the newest one stands for them all."""
+    machine = Machine(always())
+    seldom = [_sample(900.0, {"thermal_level": 3.0}), _sample(901.0, {"thermal_level": 0.0})]
+    keeper = machine.keeper(Gate(timeout_s=0, busy_timeout_s=0))
+    keeper.samples = lambda: seldom
+    assert keeper.wait().hot_start is None
+    keeper.samples = lambda: seldom[::-1]
+    assert "thermal level 3" in (keeper.wait().hot_start or "")

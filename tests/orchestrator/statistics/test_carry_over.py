@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from orchestrator.statistics.carry_over import carry_over
+from orchestrator.statistics.carry_over import LEVEL, carry_over
 from orchestrator.statistics.drift import standard
+from orchestrator.statistics.lags import Ran
 from orchestrator.statistics.observations import ScopeTrials
 from orchestrator.statistics.simulate import simulated_runs
 
@@ -61,3 +62,57 @@ def test_the_controls_second_entry_is_the_control() -> None:
     found = carry_over(dataclasses.replace(trials, y=y), control="control", seed=0)
     assert found is not None
     assert (found.after, found.trials, found.matters) == ("control", 24, True)
+
+
+def test_four_trials_of_each_arm_are_enough_and_one_arm_alone_is_not() -> None:
+    (trials,) = runs_of(1, 0.9, rounds=3)  # the control twice a round: 12 trials of three arms
+    assert carry_over(trials, control="control", seed=0) is not None
+    fewer = dataclasses.replace(trials, y=trials.y[1:], rounds=trials.rounds[1:], labels=trials.labels[1:])
+    assert carry_over(fewer, control="control", seed=0) is None
+    (many,) = runs_of(1, 0.9)
+
+    def only(*names: str) -> ScopeTrials:
+        kept = np.isin(many.labels, names)
+        return dataclasses.replace(many, y=many.y[kept], rounds=many.rounds[kept], labels=many.labels[kept])
+
+    assert carry_over(only("control", "A/A"), control="control", seed=0) is None
+    assert carry_over(only("control", "hot"), control="control", seed=0) is not None
+    assert carry_over(only(), control="control", seed=0) is None
+
+
+def test_of_two_arms_the_mark_is_the_treatments() -> None:
+    (trials,) = runs_of(1, 0.8)
+    for name in ("hot", "aaa"):  # whatever the order of the names
+        kept = np.isin(trials.labels, ["control", "hot"])
+        labels = np.where(trials.labels[kept] == "hot", name, "control").astype(object)
+        y = np.zeros(kept.sum())
+        y[1:] = np.log(0.8) * (labels[:-1] == name)
+        noise = np.random.default_rng(0).normal(0.0, 0.001, len(y))
+        two = ScopeTrials(y=y + noise, rounds=trials.rounds[kept], labels=labels, prompts=None)
+        found = carry_over(two, control="control", seed=0)
+        assert found is not None
+        assert (found.after, found.trials) == (name, 12)
+
+
+def test_an_excluded_trial_leaves_its_heat_to_the_next_one() -> None:
+    """What ran between two used trials counts, although its own value does not."""
+    (trials,) = runs_of(1, 1.0)
+    y = trials.y.copy()
+    y[1:] += np.log(0.8) * (trials.labels[:-1] == "hot")
+    used = trials.labels != "hot"
+    rest = ScopeTrials(y=y[used], rounds=trials.rounds[used], labels=trials.labels[used], prompts=None)
+    found = carry_over(rest, control="control", seed=0, ran=Ran.of(trials))
+    assert found is not None
+    assert (found.after, found.matters) == ("hot", True)
+    unknown = carry_over(rest, control="control", seed=0)
+    assert unknown is not None
+    assert unknown.after != "hot"
+
+
+def test_many_trials_in_a_row_leave_the_sum_of_what_one_leaves() -> None:
+    (trials,) = runs_of(1, 0.8)
+    found = carry_over(trials, control="control", seed=0)
+    assert found is not None
+    assert np.log(found.accumulated) == pytest.approx(np.log(found.ratio) / (1.0 - found.decay))
+    assert dataclasses.replace(found, p_value=LEVEL).matters
+    assert not dataclasses.replace(found, p_value=LEVEL * 1.01).matters

@@ -187,3 +187,23 @@ def test_words_of_a_column_hold_none_where_it_is_missing() -> None:
 def test_a_scope_says_what_it_is_about() -> None:
     assert ALL.words == "over all"
     assert Scope(workload="w", prompt_class="code", turn=1).words == "w, code, turn 2"
+
+
+@pytest.mark.parametrize("arm", ["t", "c"])
+def test_a_server_whose_mlx_version_is_unknown_may_differ_unless_it_is_the_same_one(arm: str) -> None:
+    rows = frame()
+    unknown = changed(rows, of(rows, arm), mlx_missing="unknown")
+    shared = unknown.assign(environment_id="one")
+    assert codes(differences(shared)) == ([], [], [])
+    apart = changed(shared, of(rows, arm), environment_id="another")
+    found = [code for kind in codes(differences(apart)) for code in kind]
+    assert found == ["mlx_version_unknown"]
+
+
+def test_servers_without_mlx_are_told_apart_from_those_with_it() -> None:
+    rows = frame().assign(environment_id="one")
+    without = changed(rows, of(rows), mlx_missing="none", environment_id="another")
+    found = [code for kind in codes(differences(without)) for code in kind]
+    assert found == ["mlx_in_one_only"]
+    both = rows.assign(mlx_missing="none")
+    assert codes(differences(changed(both, of(rows), environment_id="another"))) == ([], [], [])

@@ -1,11 +1,12 @@
 """Many arms at once: rarely a false finding anywhere, real ones kept, the best arm kept."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from orchestrator.effects import Exchanged, exchanges
+from orchestrator.effects import MOST_EXCHANGED, Exchanged, Series, exchanges, make_series
 from orchestrator.statistics.drift import standard
 from orchestrator.statistics.family import adjusted, family_p_values, standing, step_down
 from orchestrator.statistics.observations import ScopeTrials
@@ -93,3 +94,50 @@ def test_a_smaller_statistic_never_has_a_smaller_p() -> None:
             sizes[name] = Exchanged.of(series, exchanges(ROUNDS, 0)[:1], studentised=True).sizes(0.0)[0]
         ranked = [p[name] for name in sorted(sizes, key=lambda name: -sizes[name])]
         assert ranked == sorted(ranked)
+
+
+def series_of(contrasts: Sequence[float], *, together: int = 1) -> Series:
+    """Rounds of two trials whose differences are these."""
+    rounds = len(contrasts)
+    made = make_series(
+        np.stack([np.zeros(rounds), np.array(contrasts)], axis=1).ravel(),
+        rounds=np.repeat(np.arange(rounds), 2),
+        arms=np.tile([0, 1], rounds),
+        prompts=None,
+    )
+    return replace(made, contrasts=np.array(contrasts, dtype=float), together=together)
+
+
+CLEAR = [0.5, 0.52, 0.48, 0.51, 0.49, 0.5]
+
+
+def test_the_observed_order_is_one_of_those_that_are_counted() -> None:
+    """Of six rounds that all agree, one exchange of 32 is as far out: the observed one."""
+    assert step_down({"a": series_of(CLEAR)}, alpha=0.05, seed=0) == {"a": 1 / 32}
+
+
+def test_an_arm_with_as_many_rounds_as_the_level_needs_is_judged_and_one_with_fewer_is_not() -> None:
+    found = step_down({"whole": series_of(CLEAR), "short": series_of(CLEAR[:5])}, alpha=0.05, seed=0)
+    assert set(found) == {"whole"}
+    assert step_down({"short": series_of(CLEAR[:5])}, alpha=0.05, seed=0) == {}
+
+
+def test_the_rounds_of_a_square_turn_together() -> None:
+    """Twelve rounds in squares of two are six that can be exchanged."""
+    assert step_down({"a": series_of(CLEAR * 2, together=2)}, alpha=0.05, seed=0) == {"a": 1 / 32}
+    assert step_down({"a": series_of(CLEAR * 2)}, alpha=0.05, seed=0)["a"] < 1 / 32
+
+
+def test_what_is_decided_leaves_the_others_to_themselves() -> None:
+    """A clear effect is no rival of the next one: that has the p-value that it would have without the clear one."""
+    less = [0.3, 0.1, 0.25, 0.2, -0.1, 0.28]
+    both = step_down({"clear": series_of(CLEAR), "less": series_of(less)}, alpha=0.05, seed=0)
+    alone = step_down({"less": series_of(less)}, alpha=0.05, seed=0)["less"]
+    assert both["clear"] <= 0.05 < alone
+    assert both["less"] == alone
+
+
+def test_of_more_rounds_than_are_exchanged_singly_a_clear_effect_is_found() -> None:
+    contrasts = np.tile(CLEAR, 50).tolist()
+    assert len(contrasts) > MOST_EXCHANGED
+    assert step_down({"a": series_of(contrasts)}, alpha=0.05, seed=0)["a"] <= 1 / 1000

@@ -1,6 +1,7 @@
 """Looking after every round errs no more often than it says, and large effects end soon."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from orchestrator.estimation.inversion import Floats
+from orchestrator.statistics import sequential
 from orchestrator.statistics.drift import PROFILES, standard
 from orchestrator.statistics.sequential import largest_wealth, look, sequential_effect, whole_passes
 from orchestrator.statistics.simulate import simulated_runs
@@ -129,3 +131,24 @@ def test_the_margin_reaches_as_far_above_1_as_below_it(ratio: float, decision: s
     """A margin of 20 %: from 0.8 to 1.25."""
     contrasts = math.log(ratio) + 1e-4 * np.resize([1.0, -1.0, 0.5, -0.5], 40)
     assert look(contrasts, alpha=0.05, margin=0.2).decision == decision
+
+
+def test_an_interval_that_ends_at_1_or_at_the_margin_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def decision(low: float, high: float) -> str | None:
+        effect = replace(sequential_effect(np.full(8, 0.1), alpha=0.05), ci_low=low, ci_high=high)
+        monkeypatch.setattr(sequential, "sequential_effect", lambda contrasts, alpha: effect)
+        return look(np.zeros(8), alpha=0.05, margin=0.02).decision
+
+    assert decision(1.0, 1.3) is None
+    assert decision(0.7, 1.0) is None
+    assert decision(1.001, 1.3) == "supported"
+    assert decision(0.7, 0.999) == "supported"
+    assert decision(0.98, 1.01) is None
+    assert decision(0.99, 1 / 0.98) is None
+    assert decision(0.981, 1.02) == "no_difference"
+
+
+def test_a_wealth_once_reached_stays_reached() -> None:
+    """The p-value holds at any time of stopping: it is the inverse of the largest wealth so far, not of today's."""
+    rounds = np.array([0.1] * 8 + [-0.1] * 8)
+    assert sequential_effect(rounds, alpha=0.05).p_value == sequential_effect(rounds[:8], alpha=0.05).p_value

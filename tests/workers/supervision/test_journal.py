@@ -1,6 +1,7 @@
 """The journal knows every process of a run that may still live, by pid and start time."""
 
 import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -298,3 +299,33 @@ def test_lines_that_are_skipped_are_counted_without_the_empty_ones(path: Path, o
     with path.open("ab") as file:
         file.write(b"\n\nnull\n  \n{}\n")
     assert look_into(path).notes == (f"{path}: 2 lines are not a journal's and skipped",)
+
+
+def test_each_record_is_a_line_and_none_is_empty(path: Path, own: Spawned) -> None:
+    journal = Journal(path)
+    for number in range(3):
+        journal.spawned(replace(own, pid=own.pid + number))
+    lines = path.read_bytes().split(b"\n")
+    assert [bool(line) for line in lines] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_record_is_in_the_file_that_is_there_when_the_lock_is_had(
+    how: str, path: Path, own: Spawned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run compacts the journal, or a person removes it, while this one waits for the lock."""
+    Journal(path).spawned(own)
+    lock, left = fcntl.flock, ["one time"]
+
+    def waited(fd: int, operation: int) -> None:
+        lock(fd, operation)
+        if left:
+            left.clear()
+            path.unlink()
+            if how == "replaced":
+                path.write_bytes(b"")
+
+    monkeypatch.setattr(fcntl, "flock", waited)
+    other = replace(own, pid=own.pid + 1)
+    Journal(path).spawned(other)
+    assert read_journal(path) == [other]

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -344,3 +345,44 @@ def test_a_listener_of_a_run_that_lives_is_no_suspect(tmp_path: Path, known_by: 
     suspects = [suspect.why for suspect in found.suspects if suspect.pid == server.pid]
     assert suspects == ([] if known_by else [f"listens on port {port}"])
     assert server.pid not in {suspect.pid for suspect in elsewhere.suspects}
+
+
+def test_a_listener_is_a_suspect_although_another_process_of_the_journal_lives(tmp_path: Path) -> None:
+    """Only its own entry shows that a process is in use. Its title is its command line."""
+    Journal(tmp_path / "journal").spawned(replace(describe(psutil.Process(), run_id="run-1", arm="arm-1"), exe=None))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLACE")}
+    with subprocess.Popen([sys.executable, "-SEc", LISTENER], env=environment, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        found = find_leftovers(tmp_path / "journal", large_bytes=LARGE, ports=[port])
+        server.kill()
+    (suspect,) = [suspect for suspect in found.suspects if suspect.pid == server.pid]
+    assert suspect.why == f"listens on port {port}"
+    assert suspect.title.startswith(f"{sys.executable} -SEc import socket")
+
+
+def test_a_client_of_a_port_of_ours_is_no_listener(tmp_path: Path) -> None:
+    """Its own end of the connection may have the number of a port that a run is about to use."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLACE")}
+    code = (
+        "import socket, sys, time; s = socket.create_connection(('127.0.0.1', int(sys.argv[1])));"
+        " print(s.getsockname()[1], flush=True); time.sleep(600)"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        command = [sys.executable, "-SEc", code, str(server.getsockname()[1])]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as client:
+            assert client.stdout is not None
+            port = int(client.stdout.readline())
+            found = find_leftovers(tmp_path / "journal", large_bytes=LARGE, ports=[port])
+            client.kill()
+    assert client.pid not in {suspect.pid for suspect in found.suspects}
+
+
+def test_a_large_abandoned_process_of_another_program_is_nobodys(tmp_path: Path, doomed: list[int]) -> None:
+    parent = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)"
+    environment = {name: value for name, value in os.environ.items() if name != OWNER_MARK}
+    with subprocess.Popen([sys.executable, "-c", parent], env=environment, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        pid = int(starter.stdout.readline())
+    doomed.append(pid)
+    assert pid not in {suspect.pid for suspect in find_leftovers(tmp_path / "journal", large_bytes=0).suspects}
