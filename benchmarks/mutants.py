@@ -36,7 +36,7 @@ _CATALOGUE = ("tests/workers/catalogue",)
 _STATISTICS = "tests/orchestrator/statistics"
 _RUNNING = "tests/orchestrator/running"
 TESTS: dict[str, tuple[str, ...]] = {
-    "orchestrator/effects.py": ("tests/orchestrator/test_effects.py",),
+    "orchestrator/effects.py": ("tests/orchestrator/test_effects.py", "tests/orchestrator/test_williams.py"),
     "orchestrator/schedule.py": ("tests/orchestrator/test_schedule.py", "tests/orchestrator/test_williams.py"),
     "orchestrator/estimation/inversion.py": ("tests/orchestrator/test_effects.py",),
     "orchestrator/estimation/levels.py": ("tests/orchestrator/test_effects.py",),
@@ -44,7 +44,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "orchestrator/statistics/sequential.py": (f"{_STATISTICS}/test_sequential.py",),
     "orchestrator/statistics/carry_over.py": (f"{_STATISTICS}/test_carry_over.py",),
     "orchestrator/statistics/lags.py": (f"{_STATISTICS}/test_carry_over.py", f"{_STATISTICS}/test_heat.py"),
-    "orchestrator/statistics/comparability.py": (f"{_STATISTICS}/test_comparability.py",),
+    "orchestrator/statistics/comparability.py": (
+        f"{_STATISTICS}/test_comparability.py",
+        f"{_STATISTICS}/test_uncached.py",
+    ),
     "orchestrator/statistics/factorial.py": (f"{_STATISTICS}/test_factorial.py",),
     "orchestrator/statistics/verdicts.py": (f"{_STATISTICS}/test_verdicts.py",),
     "orchestrator/running/trial.py": (f"{_RUNNING}/test_trial_evidence.py", f"{_RUNNING}/test_trial_exclusion.py"),
