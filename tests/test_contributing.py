@@ -15,7 +15,9 @@ RECIPES = ("An engine", "A preset of the evidence catalogue", "A stored query", 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md"])
 def test_links_lead_to_files(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)", text):
+    targets = re.findall(r"\]\(([^)#]+)", text)
+    assert targets
+    for target in targets:
         assert (ROOT / target).exists(), target
 
 

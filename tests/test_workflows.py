@@ -24,6 +24,7 @@ def commands(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_runs_only_what_is_there(path: Path) -> None:
+    assert commands(path)
     for line in commands(path):
         for target in re.findall(r"^make ([\w-]+)$", line):
             assert target in TARGETS, line

@@ -82,7 +82,9 @@ def test_constraints_are_compared_whatever_their_order() -> None:
 
 
 def test_a_revision_imports_nothing_of_the_project() -> None:
-    for path in (Path(SCRIPTS) / "versions").glob("[0-9]*.py"):
+    revisions = list((Path(SCRIPTS) / "versions").glob("[0-9]*.py"))
+    assert revisions
+    for path in revisions:
         imports = [line for line in path.read_text().splitlines() if line.startswith(("import ", "from "))]
         assert imports == ["import sqlalchemy as sa", "from alembic import op"], path.name
 

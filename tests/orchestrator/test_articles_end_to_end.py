@@ -56,7 +56,9 @@ def test_the_same_settings_in_four_runs_one_after_the_other_are_drift_and_say_ho
             "value": [103.8, 90.0, 79.0, 68.5],
         }
     )
-    for found in explain_by_drift(runs, control="defaults"):
+    explained = explain_by_drift(runs, control="defaults")
+    assert {found.treatment for found in explained} == {"decode mode", "chunked prefill"}
+    for found in explained:
         assert found.seen_drift_per_hour is not None
         assert found.seen_drift_per_hour < -0.15
         assert "drift" in found.text

@@ -132,9 +132,10 @@ def recorder_arm_trials(database: Database, run_id: str, name: str) -> set[str]:
 
 def test_the_control_runs_stand_beside_every_verdict(finished: tuple[Database, str]) -> None:
     database, run_id = finished
-    for one in judge_run(StoredRun.load(database, run_id)).result.comparisons:
-        if one.prompt_class is None and one.turn is None:
-            assert any(reason.code == "run_drift" for reason in one.reasons)
+    comparisons = judge_run(StoredRun.load(database, run_id)).result.comparisons
+    over_all = [one for one in comparisons if one.prompt_class is None and one.turn is None]
+    assert over_all
+    assert all("run_drift" in {reason.code for reason in one.reasons} for one in over_all)
 
 
 def test_a_design_that_stops_early_looks_at_whole_passes_over_its_prompts() -> None:

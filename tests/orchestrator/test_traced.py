@@ -95,6 +95,7 @@ def test_the_run_is_of_a_real_model(run: Run) -> None:
 
 
 def test_a_plain_step(run: Run) -> None:
+    assert run.findings.verify_costs
     for cost in run.findings.verify_costs:
         gaps = [
             row["seconds"]
@@ -237,6 +238,7 @@ def test_where_two_answers_part(run: Run) -> None:
 
 def test_speed_over_the_rounds(run: Run) -> None:
     """Each arm against its own median: the middle of a line is 1."""
+    assert run.findings.speed_by_round
     for line in run.findings.speed_by_round:
         known = [value for value in line.values if value is not None]
         assert math.exp(median(math.log(value) for value in known)) == pytest.approx(1.0)

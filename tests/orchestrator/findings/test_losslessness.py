@@ -156,8 +156,7 @@ def test_a_server_that_does_not_repeat_itself_is_known_by_its_bytes() -> None:
 def test_answers_that_are_not_stored_do_not_repeat_each_other() -> None:
     """Nor do they differ."""
     answers = [answer(of_arm, None, text=None) for of_arm in ("plain", "plain", "spec", "spec")]
-    for one in found(*answers).arms:
-        assert (one.unknown, one.deterministic) == (1, None)
+    assert [(one.unknown, one.deterministic) for one in found(*answers).arms] == [(1, None)] * 2
 
 
 def test_a_server_is_compared_by_its_bytes() -> None:

@@ -287,4 +287,6 @@ def test_a_checkpoint_from_before_gets_its_bytes(database: Database, tmp_path: P
             row.bytes_read_per_token = None
     recorder_of(database, made, tmp_path)
     with read_only(database) as session:
-        assert all(row.bytes_read_per_token for row in session.scalars(select(models.Checkpoint)))
+        stored = [row.bytes_read_per_token for row in session.scalars(select(models.Checkpoint))]
+    assert stored
+    assert all(stored)

@@ -59,7 +59,9 @@ def test_an_effect_that_is_only_heat_does_not_stand(heat: float, decay: float) -
 def test_an_effect_of_its_own_stands_whatever_the_heat() -> None:
     for seed in range(10):
         used = heated(rounds=8, heat=0.12, decay=0.8, effect=0.06, seed=seed)
-        assert all(one.low > 0 for one in model(used).adjusted("hot", "plain", alpha=0.05))
+        adjusted = model(used).adjusted("hot", "plain", alpha=0.05)
+        assert adjusted
+        assert all(one.low > 0 for one in adjusted)
 
 
 def test_the_reason_names_both_arms_and_the_remedy() -> None:

@@ -108,6 +108,7 @@ def test_rounding_that_is_put_in_is_found_at_its_size(target: dict[str, Any], si
     (said,) = converse(engine, QUESTION, max_tokens=10)
     perturb(engine, size)
     found = engine.score(score_request(said.result.prompt_sha256, said.result.token_ids[:9], widths=[4, 8]))
+    assert len(found.changes) == 2  # one per width
     for change in found.changes:
         assert 0.1 * size < change.at_place <= change.largest < 2.5 * size  # the softmax moves by up to `size` too
 

@@ -494,7 +494,9 @@ def test_a_virtual_machine_gives_reasons_and_no_zeros() -> None:
 
 
 def test_this_machine_is_read_with_values_or_reasons() -> None:
-    for reading in read_machine():
+    readings = read_machine()
+    assert len(readings) > 10
+    for reading in readings:
         said = (reading.value is not None, reading.value_text is not None, reading.reason is not None)
         assert any(said), reading
         assert said[2] != (said[0] or said[1]), reading
