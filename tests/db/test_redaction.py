@@ -127,3 +127,18 @@ def test_every_row_is_masked_on_its_way(tmp_path: Path, monkeypatch: pytest.Monk
         session.execute(update(Experiment).where(Experiment.id == "c").values(name="more s3cret"))
     with read_only(database) as session:
         assert sorted(session.scalars(select(Experiment.name))) == ["b -", "more -", "one -"]
+
+
+def test_a_name_that_is_allowed_is_allowed_as_a_key_and_another_one_beside_it_is_not() -> None:
+    config = {"MYTOKEN": "abcdef123456", "OTHER_TOKEN": "abcdef654321"}
+    found, names = redacted(config, allowed=frozenset({"MYTOKEN"}))
+    assert found == {"MYTOKEN": "abcdef123456", "OTHER_TOKEN": REDACTED}
+    assert names == ("OTHER_TOKEN",)
+
+
+def test_what_is_no_text_passes_the_mask_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_mask", [lambda text: text.replace("secret", "***")])
+    row = {"a": 1, "b": 2.5, "c": True, "d": b"secret", "e": None, "f": ["a secret", 3], "g": ("secret",)}
+    assert redaction.masked(row) == row | {"f": ["a ***", 3], "g": ("***",)}
+    monkeypatch.setattr(redaction, "_mask", [])
+    assert redaction.masked(row) == row

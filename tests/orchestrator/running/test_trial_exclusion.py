@@ -41,6 +41,7 @@ def word(field: str, text: str) -> tuple[Reading, ...]:
         (Gate(), replace(QUIET, wall_s=11.5), "clock: wall ran +1.5 s against monotonic"),
         (Gate(), replace(QUIET, wall_s=-3590.0), "clock: wall ran -3600.0 s against monotonic"),
         (Gate(exclude_clock_gap_above_s=None), replace(QUIET, wall_s=11.5), None),
+        (Gate(exclude_clock_gap_above_s=1.5), replace(QUIET, wall_s=11.5), None),  # not above it
         (Gate(), replace(QUIET, during=number("thermal_level_max", 1)), None),
         (
             Gate(),
