@@ -37,7 +37,7 @@ RARELY = (50_000, 20, 20)
 SUMMARIES = {  # the first sentence of each command's help
     "audit": "Judge a run: which arm is really faster, and could it be drift?",
     "bisect": "Find the first release of PACKAGE between GOOD and BAD in which the speed changed.",
-    "checkpoint": "Model weights: list, import, inspect, make.",
+    "checkpoint": "Model weights: list, fetch, import, inspect, make.",
     "compare": "Compare two runs through the control that both contain.",
     "db": "The database itself.",
     "doctor": "Show what this machine can run and record, and why a reading is missing.",

@@ -18,6 +18,7 @@ from orchestrator.environments.provision import ready
 from orchestrator.errors import InputError
 from orchestrator.plan import Plan
 from orchestrator.planning.disclosure import disclosure
+from orchestrator.planning.fetching import pinned
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
 from orchestrator.running.preflight import warn
 from orchestrator.running.provenance import agree, origin_in_words, plan_to_adopt, plan_to_agree_to
@@ -41,10 +42,16 @@ def adopted(run_text: str, *, url: str | None, overrides: Sequence[str], agreed:
     _show(plan, run_id, origin)
     _agree(f"run --from {run_id}", "Execute all of this here, as a new run?", agreed=agreed)
     plan = replace(plan, notes=(*plan.notes, f"the plan of run {run_id}, {origin}"))
+    return _planned(plan, chosen)
+
+
+def _planned(plan: Plan, url: str) -> Planned:
     weights = find_weights(plan)
     refuse_what_does_not_fit(plan)
     ready(plan, warn)
-    return Planned(plan=plan, weights=weights, url=chosen)
+    return Planned(
+        plan=plan, weights=weights, url=url, again=lambda: _planned(replace(plan, arms=pinned(plan.arms)), url)
+    )
 
 
 def agree_to_resume(database: Database, run_id: str, *, agreed: bool) -> None:

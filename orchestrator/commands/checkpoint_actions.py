@@ -41,7 +41,7 @@ def _presence(config: dict[str, object]) -> str:
         info = describe(resolve(config))
     except EngineError as error:
         return "not imported" if config["source"] == "imported" else str(error)
-    return "fetched at first use" if info is None else f"{info.weights_bytes / 1e9:.2f} GB"
+    return "not fetched" if info is None else f"{info.weights_bytes / 1e9:.2f} GB"
 
 
 def import_checkpoint(source: str, *, name: str | None, bits: int | None) -> None:
@@ -165,7 +165,7 @@ def inspect_checkpoint(name: str, *, config_dir: Path | None) -> None:
     except EngineError as error:
         raise InputError(str(error)) from error
     if info is None:
-        sys.stdout.write(f"{name}: not on this machine yet; it is fetched at first use\n")
+        sys.stdout.write(f"{name}: not on this machine yet; fetch it with: interlace checkpoint fetch {name}\n")
         return
     made = table("", "")
     for head, value in _lines(info):

@@ -9,7 +9,7 @@ from orchestrator.commands import options
 
 @click.group("checkpoint")
 def command() -> None:
-    """Model weights: list, import, inspect, make."""
+    """Model weights: list, fetch, import, inspect, make."""
 
 
 @command.command("list")
@@ -19,6 +19,22 @@ def list_(config_dir: Path | None) -> None:
     from orchestrator.commands.checkpoint_actions import list_checkpoints
 
     list_checkpoints(config_dir=config_dir)
+
+
+@command.command("fetch")
+@click.argument("names", metavar="NAME|OWNER/MODEL[@REVISION]...", nargs=-1, required=True)
+@options.config_dir
+@click.option("--anyway", is_flag=True, help="Also while a run is measured on this machine, which this disturbs.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def fetch(names: tuple[str, ...], config_dir: Path | None, *, anyway: bool, quiet: bool) -> None:
+    """Fetch checkpoints from the hub: their newest commit, unless a revision is named.
+
+    What has come stays when it is interrupted, and the next fetch goes on there. `run`, `queue add` and `work` fetch
+    by themselves what is not on this machine.
+    """
+    from orchestrator.commands.checkpoint_fetch import fetch_checkpoints
+
+    fetch_checkpoints(names, config_dir=config_dir, anyway=anyway, quiet=quiet)
 
 
 @command.command("import")

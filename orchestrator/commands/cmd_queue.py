@@ -22,11 +22,23 @@ def command() -> None:
 @command.command("add")
 @options.plan_arguments
 def add(overrides: tuple[str, ...], config_dir: Path | None) -> None:
-    """Freeze a plan and add it to the queue, with its weights found and its memory checked."""
-    from orchestrator.commands.planned_run import compose_run, store_run
+    """Freeze a plan and let it wait, with its weights fetched and its memory checked.
+
+    While a run is measured on this machine nothing is fetched, for that would disturb it: `work` fetches before this
+    run's turn.
+    """
+    from orchestrator.commands.planned_run import compose_run, fetched_run, pinned_run, store_run
+    from orchestrator.planning.fetching import to_fetch
+    from orchestrator.queue.machine_lock import machine_holder
     from orchestrator.views.terminal import console
 
-    database, run_id = store_run(compose_run(overrides, config_dir=config_dir), quiet=False)
+    planned = compose_run(overrides, config_dir=config_dir)
+    if (holder := machine_holder()) is not None and to_fetch(planned.plan):
+        console().print(f"not fetched now: this machine is measuring ({holder}); `interlace work` fetches it first")
+        planned = pinned_run(planned)
+    else:
+        planned = fetched_run(planned, quiet=False)
+    database, run_id = store_run(planned, quiet=False)
     console().print(f"queued: run {run_id}")
     _show(database)
     console().print("start the queue with `interlace work`, or `interlace work --until 07:00`")

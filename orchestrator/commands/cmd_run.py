@@ -52,13 +52,14 @@ def _run(planned: "Planned", *, fail_on: tuple[str, ...], quiet: bool) -> int:
     """Put it into the queue and work on it alone, now. What this machine refuses is not stored."""
     from db.session import database_path
     from orchestrator.commands.measurement import measure_and_judge
-    from orchestrator.commands.planned_run import store_run
+    from orchestrator.commands.planned_run import fetched_run, store_run
     from orchestrator.queue.machine_lock import MachineLock
     from orchestrator.running.preflight import check_machine
 
     with MachineLock("interlace run") as lock:
         if planned.measured:
             lock.take()
+        planned = fetched_run(planned, quiet=quiet)
         check_machine(planned.plan, database_path(planned.url))
         database, run_id = store_run(planned, quiet=quiet)
         return measure_and_judge(database, run_id, lock, fail_on=fail_on, quiet=quiet)

@@ -41,4 +41,4 @@ def command(url: str | None, until: str | None, *, preflight: bool, quiet: bool)
         if not waiting:
             return 0
         night = Night(database=database, host=host, lock=lock, teller=NightTeller(out, quiet=quiet), until=ends_at)
-        return spend(night, waiting if preflight and len(waiting) > 1 else [])
+        return spend(night, waiting, preflight=preflight and len(waiting) > 1)

@@ -26,11 +26,13 @@ def take_machine(waiting: Sequence[Waiting], lock: MachineLock, database: Databa
             check_machine(each.plan, Path(database.url.database or "."))
 
 
-def spend(night: Night, to_check: Sequence[Waiting]) -> int:
-    """Run the night. However it ends, write its summary and notify."""
+def spend(night: Night, waiting: Sequence[Waiting], *, preflight: bool) -> int:
+    """Run the night: fetch, check where asked to, measure. However it ends, write its summary and notify."""
     began_at = night.now()
     try:
-        night.check(to_check)
+        night.fetch(waiting)
+        if preflight:
+            night.check(waiting)
         night.drain()
     except KeyboardInterrupt:
         _sum_up(night, began_at, why="it was interrupted", code=130)

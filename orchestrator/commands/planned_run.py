@@ -1,12 +1,14 @@
-"""A run that is about to be stored: its plan composed, its weights found, and both put into the queue.
+"""A run that is about to be stored: its plan composed, its weights fetched and found, and both put into the queue.
 
 Loads what composing a plan needs.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from rich.text import Text
 
 from db import queue
 from db.engine import Database
@@ -14,11 +16,13 @@ from db.session import database_path, database_url, open_database
 from orchestrator.configuration.compose import make_plan
 from orchestrator.environments.provision import made
 from orchestrator.plan import Plan
+from orchestrator.planning.fetching import fetch_weights, pinned_by_hub, to_fetch
 from orchestrator.planning.residency import is_simulated
-from orchestrator.planning.weights import ArmWeights, find_weights, refuse_what_does_not_fit
+from orchestrator.planning.weights import ArmWeights, fetch_line, find_weights, refuse_what_does_not_fit
 from orchestrator.running.preflight import warn
 from orchestrator.running.recorder import create_run
 from orchestrator.schedule import build_schedule
+from orchestrator.views.fetch_view import FetchTeller
 from orchestrator.views.machine_lines import machine_lines, noise_here
 from orchestrator.views.plan_view import print_plan
 from orchestrator.views.terminal import console
@@ -32,6 +36,7 @@ class Planned:
     plan: Plan
     weights: Mapping[str, ArmWeights]
     url: str
+    again: Callable[[], "Planned"]  # plans anew, with what is known once the weights are here
 
     @property
     def measured(self) -> bool:
@@ -40,7 +45,7 @@ class Planned:
 
 
 def compose_run(overrides: Sequence[str], *, config_dir: Path | None) -> Planned:
-    """Compose and freeze a plan, and build the environments that it names; nothing is stored.
+    """Compose and freeze a plan, and build the environments that it names; nothing is fetched or stored.
 
     Raises:
         InputError: the plan is not valid, or a checkpoint does not exist.
@@ -50,7 +55,42 @@ def compose_run(overrides: Sequence[str], *, config_dir: Path | None) -> Planned
     weights = find_weights(composed.plan)
     refuse_what_does_not_fit(composed.plan)
     plan = made(composed.plan, warn)
-    return Planned(plan=plan, weights=weights, url=database_url(composed.db_url))
+    return Planned(
+        plan=plan,
+        weights=weights,
+        url=database_url(composed.db_url),
+        again=lambda: compose_run(overrides, config_dir=config_dir),
+    )
+
+
+def fetched_run(planned: Planned, *, quiet: bool) -> Planned:
+    """Fetch the weights that this machine lacks, and plan anew with their sizes and commits.
+
+    Raises:
+        InputError: a checkpoint cannot be had: missing, private, gated, not a checkpoint.
+        RefusedError: not now: no network, no room, a busy hub; or what came does not fit into memory.
+    """
+    if not to_fetch(planned.plan):
+        return planned
+    out = console()
+    if not quiet:
+        out.print(Text(f"fetching {fetch_line(planned.plan)}"))
+    try:
+        with FetchTeller(out, quiet=quiet) as teller:
+            fetch_weights(planned.plan, tell=teller)
+    except KeyboardInterrupt:
+        out.print("interrupted while weights were fetched; what has come stays, and the same command goes on")
+        raise
+    return planned.again()
+
+
+def pinned_run(planned: Planned) -> Planned:
+    """The plan with the commits that the hub holds now: its weights are fetched later.
+
+    Raises:
+        InputError, RefusedError: see `fetched_run`.
+    """
+    return replace(planned, plan=pinned_by_hub(planned.plan))
 
 
 def store_run(planned: Planned, *, quiet: bool) -> tuple[Database, str]:

@@ -18,6 +18,7 @@ from orchestrator.configuration.secrets import refuse_known, refuse_literals, wa
 from orchestrator.configuration.workload import read_workload
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Deadlines, Design, Gate, Plan, Prompt
+from orchestrator.planning.fetching import pinned
 from orchestrator.planning.residency import choose_order
 from orchestrator.schedule import minimum_rounds, rounds_by_class, square_rounds, whole_squares
 from orchestrator.secrecy import guard
@@ -76,6 +77,7 @@ def make_plan(
     arms, notes = build_arms(request.products, defaults, parts)
     refuse_literals(arms)
     watch_references(arms)
+    arms = pinned(arms)
     prompts = _prompts(request, defaults, parts)
     control = choose_control(arms, _root_value(request, root, "control"))
     url: str | None = _group("db", request, defaults, parts)["url"]

@@ -10,7 +10,7 @@ from orchestrator.planning.fit import describe_arm, gb, misfit
 from orchestrator.planning.memory import MemoryPlan
 from orchestrator.planning.residency import conversations, found_here, is_attached, is_simulated, model_size, plan_of
 from workers.errors import EngineError
-from workers.weights.checkpoints import CheckpointInfo, describe, resolve
+from workers.weights.checkpoints import CheckpointInfo, describe, find_folder, resolve
 from workers.weights.drafts import BLOCK, MODEL, require_fit_of
 
 # The kind of draft that each engine uses, by its module.
@@ -71,6 +71,9 @@ def _find(
     if name not in found:
         try:
             resolved = resolve(checkpoint)
+            if resolved["source"] == "hub":  # a worker of any environment, and a server, find it by its folder
+                folder = find_folder(resolved)
+                resolved["path"] = None if folder is None else str(folder)
             found[name] = resolved, describe(resolved)
         except EngineError as error:
             raise InputError(f"arm {arm.name}, checkpoint {name}: {error}") from error

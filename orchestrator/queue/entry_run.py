@@ -9,6 +9,7 @@ from db.errors import DatabaseError, StorageError
 from db.vocabulary import EntryState
 from orchestrator.environments.provision import ready
 from orchestrator.errors import IncompleteError, InputError, NotOursError, RefusedError, StoppedError
+from orchestrator.planning.fetching import fetch_weights
 from orchestrator.planning.weights import find_weights, refuse_what_does_not_fit
 from orchestrator.queue.machine_lock import MachineLock
 from orchestrator.running.events import Observer
@@ -35,7 +36,7 @@ def run_entry(
     """
     try:
         recorder = reopen_run(database, plan_to_execute(database, run_id), run_id)
-        _refuse(recorder, lock)
+        _refuse(recorder, lock, observer=observer, should_stop=should_stop)
         carry_out(recorder, observer=observer, should_stop=should_stop)
     except (Exception, KeyboardInterrupt) as error:
         _settle(database, run_id, state_after(error), note=note_of(error))
@@ -46,12 +47,13 @@ def run_entry(
     return recorder
 
 
-def _refuse(recorder: Recorder, lock: MachineLock) -> None:
-    """Refuse a run that cannot start, before any of its workers starts."""
+def _refuse(recorder: Recorder, lock: MachineLock, *, observer: Observer, should_stop: Callable[[], bool]) -> None:
+    """Refuse a run that cannot start, before any of its workers starts; fetch the weights that it lacks."""
     refuse_if_held(recorder.database, recorder.run_id)
     if not recorder.simulated:
         lock.take()
     lock.at(recorder.run_id)
+    fetch_weights(recorder.plan, tell=observer.fetching, should_stop=should_stop)
     refuse_other_weights(recorder.database, recorder.run_id, find_weights(recorder.plan))
     refuse_what_does_not_fit(recorder.plan)
     ready(recorder.plan, warn)

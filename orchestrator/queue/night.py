@@ -8,21 +8,26 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from db import queue
 from db.engine import Database
 from db.errors import StorageError
 from db.live import problems
 from db.queue import Entry
-from orchestrator.errors import StoppedError
+from orchestrator.errors import InputError, RefusedError, StoppedError
+from orchestrator.planning.fetching import fetch_weights
 from orchestrator.queue.agenda import Waiting, waiting_here
 from orchestrator.queue.entry_check import check_run, needs_check, stands_in_the_way
 from orchestrator.queue.entry_run import note_of, run_entry, state_after
 from orchestrator.queue.machine_lock import MachineLock
 from orchestrator.running.events import Observer
+from orchestrator.running.provenance import plan_to_execute
 from orchestrator.running.recorder import finish_run
 from workers.machine.host import HostFacts
+
+if TYPE_CHECKING:
+    from workers.weights.hub_download import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,7 @@ class Teller(Protocol):
 
     def run_begins(self, entry: Entry) -> AbstractContextManager[Observer]: ...
     def run_ended(self, ended: Ended) -> None: ...
+    def fetching(self) -> "AbstractContextManager[Callable[[Progress], None]]": ...
     def checking(self, entry: Entry) -> None: ...
     def checked(self, found: "Sequence[Check]") -> None: ...
     def noted(self, text: str) -> None: ...
@@ -69,17 +75,39 @@ class Night:
     until: dt.datetime | None = None
     now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
     ended: list[Ended] = field(default_factory=list)
+    unfetched: set[str] = field(default_factory=set)  # runs whose weights could not be fetched at the start
 
     @property
     def is_over(self) -> bool:
         """Return whether the time is up."""
         return self.until is not None and self.now() >= self.until
 
+    def fetch(self, waiting: Sequence[Waiting]) -> None:
+        """Fetch the weights that the waiting runs lack, before any of them is measured.
+
+        A run whose weights do not exist any more is parked with the reason. One whose weights cannot be fetched now
+        tries again when its turn comes.
+        """
+        for each in waiting:
+            if each.plan is None:
+                continue
+            try:
+                plan = plan_to_execute(self.database, each.entry.run_id)
+                with self.teller.fetching() as tell:
+                    fetch_weights(plan, tell=tell, should_stop=lambda: self.is_over)
+            except InputError as error:
+                self._fail(each.entry, f"its weights cannot be fetched: {error}")
+                self.teller.run_ended(self.ended[-1])
+            except RefusedError as error:
+                self.unfetched.add(each.entry.run_id)
+                self.teller.noted(f"{each.entry.experiment}: {error}")
+
     def check(self, waiting: Sequence[Waiting]) -> None:
         """Run the preflight of all waiting runs; a run that fails is reported at once and does not start."""
         found = []
+        parked = self.unfetched | {each.run_id for each in self.ended}
         for each in waiting:
-            if each.plan is None or not needs_check(each.entry, now=self.now()):
+            if each.plan is None or each.entry.run_id in parked or not needs_check(each.entry, now=self.now()):
                 continue
             self.teller.checking(each.entry)
             self.lock.at(each.entry.run_id)

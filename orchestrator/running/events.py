@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from orchestrator.running.progress import Remainder, Unit
     from orchestrator.running.trial import Outcome, Verdict
     from orchestrator.schedule import ScheduledTrial
+    from workers.weights.hub_download import Progress
 
 
 class Observer:
@@ -17,6 +18,9 @@ class Observer:
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+    def fetching(self, progress: "Progress") -> None:
+        """Weights come from the hub, before anything is loaded."""
 
     def checking(self, arm: str) -> None:
         """The preflight of this arm begins."""

@@ -9,6 +9,7 @@ from rich.text import Text
 from db.queue import Entry
 from orchestrator.queue.night import Check, Ended
 from orchestrator.running.events import Observer
+from orchestrator.views.fetch_view import FetchTeller
 from orchestrator.views.progress_view import ProgressObserver
 from orchestrator.views.queue_view import SHORT_ID, print_checks
 
@@ -33,6 +34,9 @@ class NightTeller:
         self._out.print(Text(f"{ended.experiment} ({ended.run_id[-SHORT_ID:]}) {STATES[ended.state]}{why}"))
         if ended.verdicts:
             self._out.print(Text(ended.verdicts))
+
+    def fetching(self) -> FetchTeller:
+        return FetchTeller(self._out, quiet=self._quiet)
 
     def checking(self, entry: Entry) -> None:
         if not self._quiet:

@@ -13,6 +13,8 @@ from orchestrator.running.events import Observer
 from orchestrator.running.progress import Remainder, Unit
 from orchestrator.running.trial import Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial
+from orchestrator.views.fetch_view import Paced, fetched_words
+from workers.weights.hub_download import Progress as Fetched
 
 
 class ProgressObserver(Observer):
@@ -22,6 +24,7 @@ class ProgressObserver(Observer):
         self._out = out
         self._started_s = time.monotonic()  # start of the first trial, once there is one
         self._done = self._total = 0
+        self._fetched = Paced(lambda line: self._say(f"fetching {line}"))
         self._waited_for = ""  # the newest reason, printed as lines if there is no live countdown
         self._bar = Progress(
             TextColumn("{task.description}", justify="left", markup=False),
@@ -39,6 +42,11 @@ class ProgressObserver(Observer):
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+    def fetching(self, progress: Fetched) -> None:
+        if not self._out.is_terminal:
+            self._fetched(progress)
+        self._bar.update(self._task, description="fetching", note=shown_line(fetched_words(progress)))
 
     def preflight(self, arm: str, problem: str | None) -> None:
         """Show only a problem's kind: the details come with its consequence."""

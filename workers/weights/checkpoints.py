@@ -191,7 +191,7 @@ def _require(checkpoint: Mapping[str, Any], key: str) -> None:
         )
 
 
-def _import_name(name: str) -> str:
+def import_name(name: str) -> str:
     """Return the name to import for a checkpoint: both quantised ones come together, the unquantised one separately."""
     return name if name.endswith("-f32") else name.split("-")[0]
 
@@ -201,7 +201,7 @@ def _existing_path(checkpoint: Mapping[str, Any], source: str) -> Path:
     name = checkpoint.get("name")
     if source == "imported":
         path = Path(checkpoint.get("path") or checkpoints_dir() / str(name))
-        remedy = f"run: interlace checkpoint import {_import_name(str(name))}"
+        remedy = f"run: interlace checkpoint import {import_name(str(name))}"
     elif source in ("local", "gguf"):
         _require(checkpoint, "path")
         path, remedy = Path(checkpoint["path"]).expanduser().absolute(), "check checkpoint.path"
@@ -219,11 +219,12 @@ def _existing_path(checkpoint: Mapping[str, Any], source: str) -> Path:
 
 
 def _downloaded_folder(checkpoint: Mapping[str, Any]) -> Path | None:
-    """A hub checkpoint's snapshot in the hub's own cache, without network."""
-    from huggingface_hub import try_to_load_from_cache
+    """A hub checkpoint's snapshot in the hub's own cache, if it is complete; without network."""
+    if checkpoint.get("path"):
+        return Path(checkpoint["path"])  # it was found before
+    from workers.weights.hub import complete_folder
 
-    config = try_to_load_from_cache(checkpoint["hub_id"], "config.json", revision=checkpoint.get("revision"))
-    return Path(config).parent if isinstance(config, str) else None
+    return complete_folder(checkpoint["hub_id"], checkpoint.get("revision"))
 
 
 def _activation_dtype(dtypes: Mapping[str, str]) -> str | None:

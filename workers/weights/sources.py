@@ -1,15 +1,15 @@
-"""The folder of a checkpoint, from whatever source: downloaded or converted where it is not there yet."""
+"""The folder of a checkpoint, from whatever source: converted if it is not there yet, never downloaded."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from workers.errors import EngineError, FaultKind
-from workers.weights.checkpoints import CheckpointInfo, inspect, resolve
+from workers.weights.checkpoints import CheckpointInfo, find_folder, inspect, resolve
 
 
 def obtain_folder(checkpoint: Mapping[str, Any]) -> tuple[Path, CheckpointInfo]:
-    """The folder of a resolved checkpoint that is no dummy, downloaded or converted now if need be, and what it is.
+    """The folder of a resolved checkpoint that is no dummy, converted now if need be, and its description.
 
     Raises:
         EngineError: missing, corrupt, or not what the configuration says.
@@ -37,9 +37,9 @@ def draft_folder(checkpoint: Mapping[str, Any]) -> Path:
 
 
 def _obtain(checkpoint: Mapping[str, Any]) -> Path:
-    """The checkpoint's folder, downloaded or converted now if need be."""
+    """The checkpoint's folder, converted now if need be."""
     if checkpoint["source"] == "hub":
-        return _download(checkpoint)
+        return _snapshot(checkpoint)
     if checkpoint["source"] == "gguf":
         from workers.weights import gguf
 
@@ -47,22 +47,17 @@ def _obtain(checkpoint: Mapping[str, Any]) -> Path:
     return Path(checkpoint["path"])
 
 
-def _download(checkpoint: Mapping[str, Any]) -> Path:
-    """A hub checkpoint's snapshot: the files that mlx-lm's own loader takes, never a folder that has the same name."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    from mlx_lm.utils import DEFAULT_ALLOW_PATTERNS
-
-    hub_id, revision = checkpoint["hub_id"], checkpoint.get("revision")
-    try:
-        return Path(snapshot_download(hub_id, revision=revision, allow_patterns=DEFAULT_ALLOW_PATTERNS))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
+def _snapshot(checkpoint: Mapping[str, Any]) -> Path:
+    """A hub checkpoint's folder in the hub's cache. Fetching is another phase: no deadline of a load limits it."""
+    folder = find_folder(checkpoint)
+    if folder is None:
+        hub_id, revision = checkpoint["hub_id"], checkpoint.get("revision")
         raise EngineError(
             FaultKind.checkpoint_missing,
-            f"hub checkpoint {hub_id} at revision {revision or 'main'}: {reason}",
-            remedy="check hub_id, revision and the network, or download it beforehand and use source=local",
-        ) from error
+            f"hub checkpoint {hub_id} at revision {revision or 'main'}: not complete on this machine",
+            remedy=f"run: interlace checkpoint fetch {hub_id}{f'@{revision}' if revision else ''}",
+        )
+    return folder
 
 
 def _require_bits(checkpoint: Mapping[str, Any], info: CheckpointInfo) -> None:

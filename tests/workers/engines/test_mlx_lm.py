@@ -13,12 +13,15 @@ from mlx_lm.generate import generation_stream
 
 from tests.workers import tiny
 from tests.workers.engines.refusing import refusal
+from tests.workers.weights.hubs import TINY, hub_here
 from workers.engines.base import TurnRequest
 from workers.engines.contract import Answer, EngineCase, EngineContract, answer, converse, engine_case
 from workers.engines.mlx_cache import ConversationCache
 from workers.engines.mlx_lm import MlxLm
 from workers.errors import EngineError, FaultKind
 from workers.weights import dummies
+from workers.weights.hub import survey
+from workers.weights.hub_download import fetch
 
 FIRST, SECOND = "Name three fruits.", "And three more?"
 
@@ -406,28 +409,22 @@ def test_an_architecture_or_weights_that_mlx_lm_refuses(
     assert words in str(error)
 
 
-def test_a_hub_checkpoint_that_cannot_be_fetched_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    def offline(*arguments: Any, **options: Any) -> str:
-        raise LocalEntryNotFoundError("cannot find the requested files\nand more lines")
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", offline)
-    error = refusal(plain({"name": "h", "source": "hub", "hub_id": "owner/model", "revision": "abc"}))
+def test_a_load_downloads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with hub_here(monkeypatch, tmp_path, {"owner/model": TINY}) as hub:
+        error = refusal(plain({"name": "h", "source": "hub", "hub_id": "owner/model", "revision": "abc"}))
+    assert hub.requests == []
     assert error.kind is FaultKind.checkpoint_missing
     assert "owner/model at revision abc" in str(error)
+    assert "interlace checkpoint fetch owner/model@abc" in str(error)
 
 
-def test_a_hub_checkpoint_is_loaded_from_its_snapshot(target: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {}
-
-    def snapshot(hub_id: str, **options: Any) -> str:
-        asked[hub_id] = options["revision"]
-        return str(target["path"])
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
-    engine = loaded({"name": "h", "source": "hub", "hub_id": "owner/model", "revision": "abc"})
-    assert asked == {"owner/model": "abc"}
+def test_a_hub_checkpoint_is_loaded_from_its_snapshot(
+    target: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {file.name: file.read_bytes() for file in Path(target["path"]).iterdir() if file.is_file()}
+    with hub_here(monkeypatch, tmp_path, {"owner/model": files}):
+        fetch(survey("owner/model"))
+    engine = loaded({"name": "h", "source": "hub", "hub_id": "owner/model"})
     assert converse(engine, FIRST)[0].result.token_ids == converse(loaded(target), FIRST)[0].result.token_ids
 
 

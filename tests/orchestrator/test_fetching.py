@@ -1,0 +1,224 @@
+"""Fetching as a phase of its own, as it is typed: before a run, before a queue waits, before a night begins.
+
+The commands talk to a local hub with the real client. The checkpoint that it serves is a real one, of random weights.
+"""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrator.shells import INTERLACE, Shell, one_line
+from tests.workers.fake_hub import FakeHub, Fault
+from tests.workers.weights.hubs import hub_here
+from workers.weights import hub_download
+from workers.weights.dummies import SHAPES, save
+
+MODEL = "me/tiny"
+YAML = "source: hub\nhub_id: {}\nrevision: null\n"
+RUN = ["engine=mlx_lm", "sampling=greedy,sampled", "workload=quick", "workload.max_tokens=2", "gate=none"]
+DESIGN = ["design.rounds=6", "design.probe=false", "design.warmups=0", "design.bracket=false", "design.aa=false"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    save(SHAPES["tiny"], folder)
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: dict[str, bytes]) -> Iterator[FakeHub]:
+    monkeypatch.setattr(hub_download, "POLL_S", 0.01)
+    with hub_here(monkeypatch, tmp_path / "cache", {MODEL: model}) as found:
+        yield found
+
+
+@pytest.fixture
+def shell(tmp_path: Path, hub: FakeHub) -> Shell:
+    for name, hub_id in (("mine", MODEL), ("gone", "me/gone")):
+        (tmp_path / "lab" / "checkpoint").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lab" / "checkpoint" / f"{name}.yaml").write_text(YAML.format(hub_id))
+    return Shell(tmp_path)
+
+
+def run_of(name: str) -> list[str]:
+    return ["--config-dir", "lab", f"checkpoint={name}", *RUN, *DESIGN]
+
+
+def commits(shell: Shell) -> set[object]:
+    return {
+        json.loads(str(row["plan"]))["arms"][0]["checkpoint"]["revision"] for row in shell.ask("SELECT plan FROM run")
+    }
+
+
+def test_checkpoint_fetch_brings_a_model_by_its_name_or_its_id(shell: Shell, hub: FakeHub) -> None:
+    said = shell("checkpoint", "fetch", "mine", "--config-dir", "lab").stdout
+    assert "downloads" in said
+    assert f"{MODEL}: " in said
+    assert "at commit aaaaaaaaaaaa in" in said.replace("\n", " ")
+    before = dict(hub.sent)
+    assert "downloads" not in shell("checkpoint", "fetch", f"{MODEL}@main", "--quiet").stdout
+    assert hub.sent == before
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gone", "me/gone does not exist, or is private"),
+        ("me/gone", "me/gone does not exist, or is private"),
+        ("me/tiny@nowhere", "has no revision nowhere"),
+        ("smollm2-8bit", "interlace checkpoint import smollm2"),
+        ("dummy-tiny", "no weights to fetch"),
+        ("mien", "did you mean mine?"),
+    ],
+)
+def test_what_cannot_be_fetched_is_one_line(shell: Shell, name: str, words: str) -> None:
+    assert words in one_line(shell("checkpoint", "fetch", name, "--config-dir", "lab", code=2))
+
+
+def test_a_missing_model_ends_a_run_before_anything_is_stored(shell: Shell) -> None:
+    line = one_line(shell("run", *run_of("gone"), code=2))
+    assert "checkpoint gone" in line
+    assert "me/gone" in line
+    assert not shell.db.exists()
+
+
+def test_a_hub_that_cannot_be_reached_refuses_a_run(
+    shell: Shell, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    line = one_line(shell("run", *run_of("mine"), code=4))
+    assert "HF_HUB_OFFLINE" in line
+    assert not shell.db.exists()
+
+
+def test_no_room_refuses_a_run(shell: Shell, hub: FakeHub) -> None:
+    hub.sizes["model.safetensors"] = 10**17
+    assert "are to be fetched" in one_line(shell("run", *run_of("mine"), code=4))
+    assert hub.sent == {}
+
+
+@pytest.mark.slow
+def test_a_run_fetches_first_and_its_plan_holds_the_commit(shell: Shell, hub: FakeHub) -> None:
+    """The hub is slower than the load may take: the deadline is for loading alone."""
+    hub.faults.append(Fault("model.safetensors", seconds_per_byte=1e-9))
+    done = shell("run", *run_of("mine"), "design.deadlines.load_s=60")
+    assert done.stdout.index("fetching me/tiny") < done.stdout.index("rounds")
+    assert commits(shell) == {"a" * 40}
+    assert shell.count("SELECT 1 FROM checkpoint WHERE revision = '" + "a" * 40 + "'") == 1
+    hub.commits[MODEL] = "b" * 40  # the hub moves on; what is here is used
+    before = len(hub.requests)
+    shell("plan", *run_of("mine"))
+    assert len(hub.requests) == before
+
+
+def test_queue_add_fetches_unless_this_machine_measures(
+    shell: Shell, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.queue.machine_lock.machine_holder", lambda: "process 7 (interlace work)")
+    said = shell("queue", "add", *run_of("mine")).stdout
+    assert "not fetched now: this machine is measuring" in said
+    assert hub.sent == {}
+    assert commits(shell) == {"a" * 40}
+    monkeypatch.undo()
+
+
+def test_queue_add_fetches(shell: Shell, hub: FakeHub) -> None:
+    shell("queue", "add", *run_of("mine"))
+    assert set(hub.sent) >= {"model.safetensors", "config.json"}
+    assert commits(shell) == {"a" * 40}
+
+
+def test_fetching_while_a_run_is_measured_needs_a_word(
+    shell: Shell, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.commands.checkpoint_fetch.machine_holder", lambda: "process 7")
+    assert "--anyway" in one_line(shell("checkpoint", "fetch", MODEL, code=4))
+    assert hub.sent == {}
+    shell("checkpoint", "fetch", MODEL, "--anyway", "--quiet")
+    assert hub.sent
+
+
+@pytest.mark.slow
+def test_a_night_parks_a_run_whose_model_vanished_and_goes_on(shell: Shell, hub: FakeHub, tmp_path: Path) -> None:
+    hub.repos["me/gone"], hub.commits["me/gone"] = hub.repos[MODEL], "c" * 40
+    for name in ("gone", "mine"):
+        shell("queue", "add", *run_of(name))
+    subprocess.run(["rm", "-rf", str(tmp_path / "cache" / "models--me--gone")], check=True)
+    del hub.repos["me/gone"]
+    said = shell("work", "--no-preflight", code=3).stdout.replace("\n", " ")
+    assert "its weights cannot be fetched" in said
+    assert "me/gone" in said
+    states = {row["state"]: str(row["note"]) for row in shell.ask("SELECT state, note FROM queue_entry")}
+    assert set(states) == {"failed", "done"}
+    assert "does not exist, or is private" in states["failed"]
+
+
+@pytest.mark.slow
+def test_a_killed_fetch_goes_on_where_it_was_killed(shell: Shell, hub: FakeHub, tmp_path: Path) -> None:
+    shell.env = shell.env | {name: os.environ[name] for name in ("HF_ENDPOINT", "HF_HUB_CACHE", "HF_TOKEN_PATH")}
+    size = len(hub.repos[MODEL]["model.safetensors"])
+    for number in (signal.SIGKILL, signal.SIGINT):
+        hub.arrived.clear()
+        hub.faults[:] = [Fault("model.safetensors", seconds_per_byte=0.0, hold=_Held(), hold_at=8192 * 3, times=1)]
+        process = shell.start("checkpoint", "fetch", MODEL)
+        assert _until(lambda: bool(list(tmp_path.glob("cache/models--me--tiny/blobs/*.incomplete"))))
+        assert _until(lambda: any(file.stat().st_size for file in tmp_path.glob("cache/*/blobs/*.incomplete")))
+        process.send_signal(number)
+        assert process.wait(30) in (-number, 130)
+    hub.faults.clear()
+    shell.process("checkpoint", "fetch", MODEL)
+    assert hub.sent["model.safetensors"] < 1.5 * size
+    first, *later = [request.headers.get("Range") for request in hub.asked("GET", "model.safetensors")]
+    assert first is None
+    assert None not in later
+
+
+class _Held:
+    """An event that is set by nobody but the end of the test."""
+
+    def __init__(self) -> None:
+        import threading
+
+        self._event = threading.Event()
+
+    def wait(self) -> None:
+        self._event.wait(60)
+
+    def set(self) -> None:
+        self._event.set()
+
+
+def _until(holds: object) -> bool:
+    for _ in range(600):
+        if holds():  # type: ignore[operator]
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.slow
+def test_on_a_terminal_a_bar_shows_rate_and_time_left(shell: Shell, hub: FakeHub) -> None:
+    env = shell.env | {name: os.environ[name] for name in ("HF_ENDPOINT", "HF_HUB_CACHE", "HF_TOKEN_PATH")}
+    hub.faults.append(Fault("model.safetensors", seconds_per_byte=2e-5))
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*INTERLACE, "checkpoint", "fetch", MODEL], stdout=slave, stderr=slave, env=env | {"TERM": "xterm"}
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while piece := os.read(master, 65536):
+            shown += piece
+    except OSError:
+        pass
+    assert process.wait(60) == 0
+    assert b"kB/s" in shown or b"MB/s" in shown
+    assert b"left" in shown
