@@ -114,7 +114,9 @@ class CheckpointConfig:
     name: str = setting(MISSING, "The option's name.")
     source: Source = setting(MISSING, "Where the weights come from.")
     hub_id: str | None = setting(None, "source=hub: owner/model at the hub.")
-    revision: str | None = setting(None, "source=hub: a branch, tag or commit. null: the newest.")
+    revision: str | None = setting(
+        None, "source=hub: a branch, tag or commit. null: what is on this machine, else the newest."
+    )
     path: str | None = setting(None, "source=local or gguf: the folder or file.")
     shape: str | None = setting(None, "source=dummy: the named shape of the random weights.")
     bits: int | None = setting(None, "Bits per weight.", limit=at_least(1))

@@ -1,7 +1,7 @@
 """Queues of simulated runs, and a teller that remembers."""
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ class Teller:
 
     def run_ended(self, ended: Ended) -> None:
         self.ended.append(ended)
+
+    @contextmanager
+    def fetching(self) -> Iterator[Callable[[object], None]]:
+        yield lambda progress: None
 
     def checking(self, entry: Entry) -> None: ...
 
