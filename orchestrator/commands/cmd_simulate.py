@@ -13,6 +13,7 @@ from workers.machine.drift import PROFILES
 
 if TYPE_CHECKING:
     from orchestrator.plan import Plan
+    from orchestrator.statistics.drift import Setting
 
 HEAT_RUNS = 200  # of a cooldown, at most: each looks for carry-over too
 
@@ -20,7 +21,7 @@ HEAT_RUNS = 200  # of a cooldown, at most: each looks for carry-over too
 @click.command("simulate")
 @options.plan_arguments
 @click.option("--profile", "profiles", multiple=True, type=click.Choice(PROFILES), help="Repeatable. Default: all.")
-@click.option("--effect", default="5%", show_default=True, help="The treatment's true effect.")
+@click.option("--effect", default="5%", show_default=True, help="The true effect of one treatment; others have none.")
 @click.option("--noise", default="1%", show_default=True, help="Scale of the trials' own noise.")
 @click.option("--drift", metavar="SIZE", help="Drift over the run, such as -34%. Default: each profile's own size.")
 @click.option(
@@ -30,9 +31,15 @@ HEAT_RUNS = 200  # of a cooldown, at most: each looks for carry-over too
     "--heat",
     metavar="ARM=SIZE",
     multiple=True,
-    help="Slow-down of a trial by many trials of an arm before it, such as B=5%. Repeatable. Plans a cooldown.",
+    help="How much slower the next trial would be after many trials of this arm in a row, as B=5%. Repeatable."
+    " Simulates longer and longer cooldowns, up to the first that is enough.",
 )
-@click.option("--decay", default=0.8, show_default=True, help="Share of the heat that is left one trial later.")
+@click.option(
+    "--decay",
+    default=0.8,
+    show_default=True,
+    help="With --heat: the share of the heat that is left after one trial's length, from 0 to below 1.",
+)
 def command(
     overrides: tuple[str, ...],
     config_dir: Path | None,
@@ -46,7 +53,8 @@ def command(
 ) -> None:
     """Try your design on a simulated machine: false positives, power, width.
 
-    Arms, rounds and level are those of the plan that OVERRIDES describe.
+    Arms, rounds, order, level and margin are those of the plan that OVERRIDES describe. Several treatments are judged
+    as the audit judges them, as one family.
     """
     from orchestrator.configuration.compose import make_plan
     from orchestrator.configuration.detecting import percentage, refuse_one_entry
@@ -57,26 +65,53 @@ def command(
 
     plan = make_plan(overrides, config_dir=config_dir, noise_of=noise_here).plan
     refuse_one_entry(len(plan.arms) + plan.design.aa, what="simulate")
-    if heat:
-        _simulate_heat(plan, heat, decay=decay, noise=percentage(noise, what="--noise", low=0, high=1), runs=runs)
-        return
     true_effect = percentage(effect, what="--effect", low=-0.9, high=10)
+    own_noise = percentage(noise, what="--noise", low=0, high=1)
+    size = None if drift is None else percentage(drift, what="--drift", low=-0.9, high=1)
+    if heat:
+        _simulate_heat(
+            plan,
+            heat,
+            decay=decay,
+            setting=_one_setting(plan, profiles, size, own_noise),
+            effect=true_effect,
+            runs=runs,
+        )
+        return
     found = judge_design(
         profiles or PROFILES,
         entries=len(plan.arms) + plan.design.aa,
+        aa=plan.design.aa,
         rounds=plan.design.rounds,
         alpha=plan.design.alpha,
+        margin=plan.design.margin,
         effect=true_effect,
-        noise=percentage(noise, what="--noise", low=0, high=1),
-        size=None if drift is None else percentage(drift, what="--drift", low=-0.9, high=1),
+        noise=own_noise,
+        size=size,
         runs=runs,
         seed=plan.design.seed,
     )
-    print_judgements(found, plan=plan, effect=true_effect, runs=runs, out=console())
+    print_judgements(found, plan=plan, effect=true_effect, out=console())
 
 
-def _simulate_heat(plan: "Plan", heat: Sequence[str], *, decay: float, noise: float, runs: int) -> None:
+def _one_setting(plan: "Plan", profiles: Sequence[str], size: float | None, noise: float) -> "Setting":
+    """The machine on which heat is simulated, by default with a linear drift.
+
+    Raises:
+        InputError: several profiles.
+    """
     from orchestrator.statistics.drift import standard
+
+    if len(profiles) > 1:
+        raise InputError(f"--heat takes one --profile, not {len(profiles)}: type one, or leave it out for linear")
+    entries = len(plan.arms) + plan.design.aa
+    setting = standard(profiles[0] if profiles else "linear", entries * plan.design.rounds)
+    return replace(setting, noise=noise, size=setting.size if size is None else size)
+
+
+def _simulate_heat(
+    plan: "Plan", heat: Sequence[str], *, decay: float, setting: "Setting", effect: float, runs: int
+) -> None:
     from orchestrator.statistics.heat_design import judge_heat
     from orchestrator.views.heat_view import print_cooldowns
     from orchestrator.views.terminal import console
@@ -84,8 +119,6 @@ def _simulate_heat(plan: "Plan", heat: Sequence[str], *, decay: float, noise: fl
     if not 0 <= decay < 1:
         raise InputError(f"--decay={decay:g}: type a number from 0 to below 1, such as 0.8")
     runs = min(runs, HEAT_RUNS)
-    entries = len(plan.arms) + plan.design.aa
-    setting = replace(standard("linear", entries * plan.design.rounds), noise=noise)
     heats = _heats(plan, heat)
     found = judge_heat(
         setting,
@@ -99,8 +132,9 @@ def _simulate_heat(plan: "Plan", heat: Sequence[str], *, decay: float, noise: fl
         margin=plan.design.margin,
         runs=runs,
         seed=plan.design.seed,
+        effect=effect,
     )
-    print_cooldowns(found, plan=plan, decay=decay, runs=runs, out=console())
+    print_cooldowns(found, plan=plan, decay=decay, effect=effect, runs=runs, out=console())
 
 
 def _heats(plan: "Plan", given: Sequence[str]) -> dict[str, float]:

@@ -69,6 +69,7 @@ class Ran:
             labels=used.labels,
             rounds=used.rounds,
             groups=np.unique(used.rounds, return_inverse=True)[1].astype(np.intp),
+            together=used.together,
         )
 
 

@@ -90,16 +90,22 @@ class Tried:
     heat: tuple[float, float] | None  # the ends nearest to what contradicts an effect: lowest low, highest high
 
     def is_supported(self, effect: float, *, alpha: float, margin: float) -> bool:
-        """Return whether the verdict is "supported" in the right direction if the treatment has the effect."""
+        """Return whether the verdict is "supported" in the right direction if the treatment has the effect.
+
+        Without an effect (0), no direction is right: "supported" in either one counts.
+        """
         estimate = self.mean + effect
-        if estimate * effect <= 0 or self._holds(-effect, alpha):
+        if estimate * effect < 0 or not self.is_found(effect, alpha=alpha):
             return False
         return (
             self._is_clear_of_floor(effect, alpha)
-            and self._stands_in_family(effect, alpha)
-            and self._is_no_heat(effect)
+            and self._is_no_heat(effect, rises=estimate > 0)
             and not self._is_inside(margin, effect, alpha)
         )
+
+    def is_found(self, effect: float, *, alpha: float) -> bool:
+        """Return whether the interval leaves 1 out and the difference stands out in its family."""
+        return not self._holds(-effect, alpha) and self._stands_in_family(effect, alpha)
 
     def _holds(self, value: float, alpha: float) -> bool:
         return bool(self.own.p(np.array([value]))[0] > alpha)
@@ -116,10 +122,10 @@ class Tried:
         sizes = self.studentised.sizes(-effect)
         return bool(np.mean(np.maximum(sizes, self.rivals) >= sizes[0] * (1 - 1e-9)) <= alpha)
 
-    def _is_no_heat(self, effect: float) -> bool:
+    def _is_no_heat(self, effect: float, *, rises: bool) -> bool:
         if self.heat is None:
             return True
-        return self.heat[0] + effect > 0 if effect > 0 else self.heat[1] + effect < 0
+        return self.heat[0] + effect > 0 if rises else self.heat[1] + effect < 0
 
     def _is_inside(self, margin: float, effect: float, alpha: float) -> bool:
         if abs(self.mean + effect) >= margin:
@@ -150,7 +156,7 @@ def supported_share(layout: Layout, *, rounds: int, effect: float, margin: float
 def _tried(layout: Layout, rounds: int) -> tuple[Tried, ...]:
     few = min(MOST_TRIALS / (layout.arms * rounds), 1.0)
     runs = max(int(few * PAIRS) // (layout.shown + layout.has_floor), FEWEST_RUNS)
-    signs = _some(exchanges(rounds, 0))
+    signs = some(exchanges(rounds, 0))
     return tuple(
         one
         for run in simulated_runs(layout.setting, arms=layout.arms, rounds=rounds, effects=(), runs=runs, seed=0)
@@ -158,7 +164,8 @@ def _tried(layout: Layout, rounds: int) -> tuple[Tried, ...]:
     )
 
 
-def _some(signs: Floats) -> Floats:
+def some(signs: Floats) -> Floats:
+    """At most `MOST_EXCHANGES` of the exchanges, the observed order first."""
     if len(signs) <= MOST_EXCHANGES:
         return signs
     rng = np.random.Generator(np.random.PCG64(0))
@@ -166,23 +173,43 @@ def _some(signs: Floats) -> Floats:
     return found
 
 
-def tried_of(layout: Layout, run: SimulatedRun, signs: Floats, shown: int) -> Iterator[Tried]:
+def tried_of(layout: Layout, run: SimulatedRun, signs: Floats, shown: int, *, heat: bool = True) -> Iterator[Tried]:
     """The first `shown` treatments of a run without an effect; its last entry is the control's second one, if any.
 
     Args:
         signs: exchanges of the run's rounds, shape (M, R), the observed order first.
+        heat: whether to look for what trials may leave behind, which takes most of the time.
     """
     names = [CONTROL, *(f"t{arm}" for arm in range(1, layout.arms))]
     if layout.has_floor:
         names[-1] = AA_LABEL
     used = ScopeTrials(y=run.y, rounds=run.rounds, labels=np.array(names, dtype=object)[run.arms], prompts=None)
-    treatments = names[1 : 1 + shown]
-    series = [_pair(used, name) for name in treatments]
-    floor = _pair(used, AA_LABEL) if layout.has_floor else None
+    family = names[1 : 1 + layout.treatments]
+    return tried_in(used, family[:shown], CONTROL, signs, layout.alpha, family=layout.treatments, heat=heat)
+
+
+def tried_in(
+    used: ScopeTrials,
+    treatments: Sequence[str],
+    control: str,
+    signs: Floats,
+    alpha: float,
+    *,
+    family: int,
+    heat: bool = True,
+) -> Iterator[Tried]:
+    """These treatments of a run without an effect, of which each round holds all arms.
+
+    Args:
+        signs: exchanges of the run's rounds, shape (M, R), the observed order first.
+        family: number of the treatments; those given stand in for more of them.
+        heat: whether to look for what trials may leave behind, which takes most of the time.
+    """
+    series = [_pair(used, name, control) for name in treatments]
+    floor = _pair(used, AA_LABEL, control) if AA_LABEL in used.labels else None
     floor_test = None if floor is None else Exchanged.of(floor, signs)
-    several = layout.treatments > 1
-    studentised = [Exchanged.of(one, signs, studentised=True) if several else None for one in series]
-    model = LagModel.fit_by_noise(Placed.find(used, Ran.of(used), control=CONTROL))
+    studentised = [Exchanged.of(one, signs, studentised=True) if family > 1 else None for one in series]
+    model = LagModel.fit_by_noise(Placed.find(used, Ran.of(used), control=control)) if heat else None
     for place, name in enumerate(treatments):
         others = [one for one in studentised[:place] + studentised[place + 1 :] if one is not None]
         yield Tried(
@@ -191,13 +218,13 @@ def tried_of(layout: Layout, run: SimulatedRun, signs: Floats, shown: int) -> It
             floor=floor_test,
             floor_mean=0.0 if floor is None else floor.mean,
             studentised=studentised[place],
-            rivals=_largest(others, layout.treatments - 1, len(signs)),
-            heat=_heat(model, name, layout.alpha),
+            rivals=_largest(others, family - 1, len(signs)),
+            heat=_heat(model, name, control, alpha),
         )
 
 
-def _pair(used: ScopeTrials, name: str) -> Series:
-    found = used.pair(name, CONTROL)
+def _pair(used: ScopeTrials, name: str, control: str) -> Series:
+    found = used.pair(name, control)
     assert found is not None  # every simulated round holds all arms
     return found
 
@@ -212,8 +239,8 @@ def _largest(others: Sequence[Exchanged], count: int, exchanged: int) -> Floats:
     return found
 
 
-def _heat(model: LagModel | None, name: str, alpha: float) -> tuple[float, float] | None:
+def _heat(model: LagModel | None, name: str, control: str, alpha: float) -> tuple[float, float] | None:
     if model is None:
         return None
-    adjusted = model.adjusted(name, CONTROL, alpha=alpha)
+    adjusted = model.adjusted(name, control, alpha=alpha)
     return min(one.low for one in adjusted), max(one.high for one in adjusted)

@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from orchestrator.statistics.heat_design import HeatJudgement
 
 
-def print_cooldowns(found: Sequence["HeatJudgement"], *, plan: Plan, decay: float, runs: int, out: Console) -> None:
+def print_cooldowns(
+    found: Sequence["HeatJudgement"], *, plan: Plan, decay: float, effect: float, runs: int, out: Console
+) -> None:
     """Print a line for each cooldown, and the shortest that is enough."""
     design, last = plan.design, found[-1]
     out.print(Text(f"{design.rounds} rounds in {design.order} order, {runs} simulated runs per cooldown"))
     out.print(Text("SIMULATED: properties of the design, nothing was measured", style="bold red"))
-    made = table(
-        "cooldown", "bias", "wrong", "flagged", "supported", right=("cooldown", "bias", "wrong", "flagged", "supported")
-    )
+    columns = ("cooldown", "bias", "wrong", "flagged", "supported", f"finds {effect:+.1%}")
+    made = table(*columns, right=columns)
     for one in found:
         made.add_row(
             f"{one.cooldown:g} trials",
@@ -28,12 +29,15 @@ def print_cooldowns(found: Sequence["HeatJudgement"], *, plan: Plan, decay: floa
             f"{one.wrong:.1%}",
             f"{one.flagged:.1%}",
             f"{one.supported:.1%}",
+            f"{one.power:.1%}",
         )
     out.print(made)
     out.print(
         Text(
-            f"{last.treatment} has no effect of its own; heat decays by {decay:g} per trial. bias: of its ratio;"
-            " wrong: the interval excludes 1; flagged: the audit finds the heat; supported: the audit is misled"
+            f"no arm has an effect of its own; after each trial's length a share of {decay:g} of the heat is left."
+            f" bias: of {last.treatment}; wrong: its interval excludes 1; flagged: the audit finds the heat;"
+            " supported: the verdict on any treatment, which is wrong;"
+            f' finds {effect:+.1%}: the verdict "supported" if {last.treatment} had that effect'
         )
     )
     if last.is_enough(alpha=design.alpha, margin=design.margin, runs=runs):

@@ -43,14 +43,13 @@ def print_plan(
     out.print()
 
 
-def print_judgements(found: Sequence["DesignJudgement"], *, plan: Plan, effect: float, runs: int, out: Console) -> None:
+def print_judgements(found: Sequence["DesignJudgement"], *, plan: Plan, effect: float, out: Console) -> None:
     """Print a design's results on simulated machines, one line per drift profile."""
-    entries = len(plan.arms) + plan.design.aa
-    out.print(Text(f"{plan.design.rounds} rounds of {entries} entries, {runs} simulated runs per cell"))
+    entries, treatments = len(plan.arms) + plan.design.aa, len(plan.arms) - 1
+    out.print(Text(f"{plan.design.rounds} rounds of {entries} entries, {found[0].runs} simulated runs per profile"))
     out.print(Text("SIMULATED: properties of the design, nothing was measured", style="bold red"))
-    made = table(
-        "drift", "size", "errors", f"finds {effect:+.1%}", "covers", "interval", right=("size", "errors", "covers")
-    )
+    right = ("size", "errors", "supported", "covers")
+    made = table("drift", "size", "errors", f"finds {effect:+.1%}", "supported", "covers", "interval", right=right)
     for one in found:
         width = "open" if one.half_width is None else f"±{one.half_width:.1%}"
         made.add_row(
@@ -58,11 +57,18 @@ def print_judgements(found: Sequence["DesignJudgement"], *, plan: Plan, effect: 
             f"{one.setting.size:+.0%}",
             f"{one.false_positives:.1%}",
             f"{one.power:.1%}",
+            f"{one.supported:.1%}",
             f"{one.coverage:.1%}",
             width,
         )
     out.print(made)
-    out.print(f"errors: differences found although there are none; should be at most {plan.design.alpha:.0%}")
+    any_of = f" for any of the {treatments} treatments" if treatments > 1 else ""
+    out.print(
+        Text(
+            f"errors: a difference found{any_of} where there is none; should be at most {plan.design.alpha:.0%};"
+            f" supported: the verdict on a true {effect:+.1%} of one treatment"
+        )
+    )
 
 
 def letters(plan: Plan) -> dict[str, str]:
