@@ -30,6 +30,7 @@ from orchestrator.statistics.comparison import compare
 from orchestrator.statistics.directions import Compared, best_everywhere, parts_of, split_where_parts_disagree
 from orchestrator.statistics.family import Standing, adjusted, standing, step_down
 from orchestrator.statistics.findings import AaFloor, AuditResult, BestSet, Comparison, Included, summarise
+from orchestrator.statistics.gaps import gap_notes, with_gaps
 from orchestrator.statistics.lags import Ran
 from orchestrator.statistics.losses import PairLosses, Trials, loss_notes, pair_losses
 from orchestrator.statistics.observations import (
@@ -59,7 +60,8 @@ __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", 
 #    first attempts bound the verdict; waits by uncached tokens; best sets over all scopes; early stops by whole passes
 # 7: "no difference" requires similar times between tokens as well
 # 8: versions that the arms' environments declare are compared and do not confound
-METHOD_VERSION = "8"
+# 9: trials that lack values without a stored loss count as lost
+METHOD_VERSION = "9"
 TTFT = "ttft_s"
 
 
@@ -140,8 +142,9 @@ def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[
     never_ran = [arm for arm in asked.arms if arm not in ran]
     if control not in (*ran, *never_ran):
         raise ValueError(f"control {control!r}: no such arm in the run; it has {ran}")
-    usable, lost = Usable.read(measured), Trials.read(trials)
+    usable, lost = Usable.read(measured), with_gaps(Trials.read(trials), measured)
     order_run = replace(Ran.read(trials), together=asked.together)
+    entries = [*ran, AA_LABEL] if AA_LABEL in set(lost.labels) else ran
     drift, drift_reason = run_drift(trials, control=control, metric=metric)
     run = AuditRun(
         control=control,
@@ -162,7 +165,7 @@ def _audited(trials: pd.DataFrame, asked: _Asked) -> tuple[AuditResult, Mapping[
         carry_over=carry_over(usable.trials(ALL), control=control, seed=asked.seed, ran=order_run),
         ran=order_run,
         losses=_losses(lost, [arm for arm in ran if arm != control], control, asked.seed),
-        loss_notes=loss_notes(lost, [*ran, AA_LABEL] if AA_LABEL in set(lost.labels) else ran),
+        loss_notes=(*loss_notes(lost, entries), *gap_notes(lost, entries)),
         notes={
             arm: (*left_out(measured, arm), *hot_starts(measured, arm), *oddities(measured, arm))
             for arm in (*ran, *never_ran)

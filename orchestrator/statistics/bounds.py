@@ -19,7 +19,7 @@ from orchestrator.statistics.observations import ScopeTrials
 
 def worst_cases(first: ScopeTrials, *, treatment: str, control: str) -> tuple[ScopeTrials, ...]:
     """The first attempts with missing trials at the lowest and at the highest; none when both miss as many."""
-    has = [set(first.rounds[first.labels == label].tolist()) for label in (treatment, control)]
+    has = [_complete(first, label, other) for label, other in ((treatment, control), (control, treatment))]
     lone = [sorted(has[0] - has[1]), sorted(has[1] - has[0])]
     more = len(lone[1]) - len(lone[0])
     both = sorted(has[0] & has[1])
@@ -31,6 +31,21 @@ def worst_cases(first: ScopeTrials, *, treatment: str, control: str) -> tuple[Sc
     return tuple(_filled(first, missing, other, rounds, float(gap)) for gap in (gaps.min(), gaps.max()))
 
 
+def _complete(trials: ScopeTrials, label: str, other: str) -> set[int]:
+    """The rounds in which a label lacks no cell that the other has there; one that it never has does not count."""
+    own = trials.labels == label
+    rounds = set(trials.rounds[own].tolist())
+    if trials.cells is None:
+        return rounds
+    whose, number = trials.labels[trials.cells.trial], trials.rounds[trials.cells.trial]
+    mine, others = (
+        set(zip(number[whose == one].tolist(), trials.cells.cell[whose == one].tolist(), strict=True))
+        for one in (label, other)
+    )
+    ever = {cell for _, cell in mine}
+    return rounds - {at for at, cell in others - mine if cell in ever}
+
+
 def _values(trials: ScopeTrials, label: str, rounds: Sequence[int]) -> Floats:
     own = trials.labels == label
     of_round = dict(zip(trials.rounds[own].tolist(), trials.y[own].tolist(), strict=True))
@@ -38,7 +53,11 @@ def _values(trials: ScopeTrials, label: str, rounds: Sequence[int]) -> Floats:
 
 
 def _filled(trials: ScopeTrials, missing: str, other: str, rounds: Sequence[int], gap: float) -> ScopeTrials:
-    """Return the trials with one of `missing` added after that of `other` in each of the rounds."""
+    """Return the trials with one of `missing` added after that of `other` in each of the rounds.
+
+    A trial of `missing` that lacks some of its values gives way to it.
+    """
+    trials = trials.without((trials.labels == missing) & np.isin(trials.rounds, rounds))
     at = np.flatnonzero((trials.labels == other) & np.isin(trials.rounds, rounds))
     return replace(
         trials,
@@ -76,7 +95,8 @@ def limited(
     worst = known[agree.index(False)] if known else None
     span = "unknown" if worst is None else f"{worst.ratio:.3f} ({worst.ci_low:.3f} to {worst.ci_high:.3f})"
     text = (
-        f"rounds lost because of {names[0]} alone: {losses.treatment}, because of {names[1]} alone: {losses.control}"
+        f"rounds lost, or without some values, because of {names[0]} alone: {losses.treatment}, because of {names[1]}"
+        f" alone: {losses.control}"
         f" (p = {losses.p_arm:.3f} by arm, {losses.p_place:.3f} by place){_unknown(losses)}; with the first attempts"
         f" the effect could be {span}"
     )

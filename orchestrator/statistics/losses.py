@@ -44,6 +44,7 @@ class Trials:
     cut: Flags  # its attempt ended before the trial did
     groups: Integers  # numbers of the rounds' attempts
     replayed: Flags  # its attempt was left out for a rule
+    gap: Flags  # lacks values without a stored loss: see `orchestrator.statistics.gaps`
 
     @classmethod
     def read(cls, trials: pd.DataFrame) -> "Trials":
@@ -65,18 +66,19 @@ class Trials:
             by_itself=own.to_numpy(dtype=bool),
             groups=np.asarray(rows.groupby(["round", "attempt"]).ngroup(), dtype=np.intp),
             replayed=why.str.startswith("round_replayed").to_numpy(dtype=bool),
+            gap=np.zeros(len(rows), dtype=bool),
             cut=((rows["status"] == "interrupted") | why.str.startswith("round_cut_short")).to_numpy(dtype=bool),
         )
 
     @property
     def lost(self) -> Flags:
-        found: Flags = self.by_rule | self.by_itself
+        found: Flags = self.by_rule | self.by_itself | self.gap
         return found
 
     @property
     def unexplained(self) -> int:
         """Count attempts that were replayed without a record of the lost trial."""
-        known = np.bincount(self.groups, self.lost) > 0
+        known = np.bincount(self.groups, self.by_rule | self.by_itself) > 0
         found: int = int(((np.bincount(self.groups, self.replayed) > 0) & ~known).sum())
         return found
 

@@ -16,7 +16,7 @@ from orchestrator.effects import Integers, Parts, Series, make_series
 from orchestrator.estimation.inversion import Floats
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.comparability import COLUMNS, Asked, Scope, Words, words
-from orchestrator.statistics.losses import Trials, failed, own_losses
+from orchestrator.statistics.losses import Flags, Trials, failed, own_losses
 from orchestrator.vocabulary import METRICS
 
 INTER_TOKEN = "inter_token_p95_s"
@@ -128,6 +128,17 @@ class ScopeTrials:
         )
         parts = None if shared is None or self.cells is None else self.cells.parts(shared, series)
         return replace(series, together=self.together, parts=parts)
+
+    def without(self, trials: Flags) -> "ScopeTrials":
+        """Leave out these trials; each of the rest is one number."""
+        return replace(
+            self,
+            cells=None,
+            y=self.y[~trials],
+            rounds=self.rounds[~trials],
+            labels=self.labels[~trials],
+            prompts=None if self.prompts is None else self.prompts[~trials],
+        )
 
     def _of_shared(self, shared: SharedCells, starts: Integers) -> tuple[Floats, Floats]:
         """Return the trials' values, those of the pair over its shared cells, and the rounds' weights."""
