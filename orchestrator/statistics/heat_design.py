@@ -105,7 +105,7 @@ def _runs(
     each = {name: -math.log1p(-heat[control if name == AA_LABEL else name]) for name in entries}
     for run in range(runs):
         labels = [label for one in draw(entries, rounds, seed + run) for label in one]
-        left = _heat_of([each[label] for label in labels], decay, cooldown)
+        left = heat_of([each[label] for label in labels], decay, cooldown)
         yield ScopeTrials(
             y=noise[run] - left,
             rounds=np.repeat(np.arange(rounds), len(entries)),
@@ -115,7 +115,7 @@ def _runs(
         )
 
 
-def _heat_of(heats: Sequence[float], decay: float, cooldown: float) -> Floats:
+def heat_of(heats: Sequence[float], decay: float, cooldown: float) -> Floats:
     """Return the slowdown of each trial, on the log scale, by the heat of the trials before it."""
     left, found = 0.0, np.zeros(len(heats))
     for place, heat in enumerate(heats):

@@ -17,6 +17,7 @@ from db.errors import SchemaError
 from db.frames import runs, trials, verdicts
 from db.migrate import State, upgrade
 from db.session import open_existing, transaction
+from orchestrator.audit import METHOD_VERSION
 from orchestrator.judging import judge_run
 from orchestrator.plan import load
 from orchestrator.planning.frozen_plan import stored_plan
@@ -25,6 +26,7 @@ from orchestrator.running.execution import run_recorded
 from orchestrator.running.provenance import agree
 from orchestrator.running.recorder import reopen_run
 from orchestrator.stored_run import StoredRun
+from tests.orchestrator.shells import Shell
 
 FROZEN = Path("tests/fixtures/databases")
 VERSIONS = sorted(path.stem for path in FROZEN.glob("*.sql"))
@@ -73,6 +75,34 @@ def test_views_answer_and_audits_run(old: Old) -> None:
     (before,) = stored[stored["prompt_class"].isna()]["verdict"]
     assert before == overall.verdict
     database.dispose()
+
+
+def test_the_command_reports_an_old_verdict_that_the_method_of_today_decides_otherwise(old: Old) -> None:
+    """The old file is upgraded and audited as a user does it. The old judgement stays stored, so each audit repeats
+    that it differs."""
+    shell = Shell(old.path.parent)
+    shell("db", "upgrade", "--db", str(old.path))
+    with closing(sqlite3.connect(old.path)) as connection:
+        ((run, version),) = connection.execute("SELECT run_id, method_version FROM audit").fetchall()
+        assert int(version) < int(METHOD_VERSION)
+    agreed = " ".join(shell("audit", run, "--db", str(old.path)).stdout.split())
+    assert "DECIDED OTHERWISE" not in agreed
+    with closing(sqlite3.connect(old.path)) as connection, connection:
+        connection.execute(
+            "UPDATE comparison SET verdict = 'no_difference', direction = NULL, ratio = 1.001"
+            " WHERE prompt_class IS NULL AND audit_id = (SELECT id FROM audit WHERE method_version = ?)",
+            (version,),
+        )
+    for _ in range(2):
+        told = " ".join(shell("audit", run, "--db", str(old.path)).stdout.split())
+        assert (
+            f"DECIDED OTHERWISE: effect=1.2 against effect=1: method {version}, on 2026-11-30, said no difference"
+            f" (1.001); method {METHOD_VERSION} says supported faster (1.196), because the interval" in told
+        )
+        assert "is clear of 1; clear of the A/A floor" in told
+    with closing(sqlite3.connect(old.path)) as connection:
+        versions = {one for (one,) in connection.execute("SELECT DISTINCT method_version FROM audit")}
+    assert versions == {version, METHOD_VERSION}
 
 
 @pytest.mark.slow
