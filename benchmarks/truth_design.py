@@ -1,6 +1,8 @@
-"""Known truths about heat, lost trials, scopes and waits, held against the whole audit; prints one table.
+"""Known truths about heat, lost trials, missing values, scopes and waits, held against the whole audit.
 
-    python benchmarks/truth_design.py [--runs 200]
+Prints one table per check.
+
+    python benchmarks/truth_design.py [--runs 200] [--only gaps]
 
 In none of these runs is one arm faster by itself, so "supported" is always wrong. Limits: supported in at most 5 % of
 the runs, an equal arm kept among the best over six classes in at least 95 %.
@@ -8,6 +10,7 @@ the runs, an equal arm kept among the best over six classes in at least 95 %.
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +19,11 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from orchestrator.audit import AuditResult, audit
-from orchestrator.statistics.drift import Setting
+from orchestrator.statistics.drift import Floats, Setting
 from orchestrator.statistics.findings import Comparison
 from orchestrator.statistics.heat_design import COOLDOWNS, judge_heat
-from tests.orchestrator.flat import FlatRun
+from orchestrator.statistics.losses import Flags
+from tests.orchestrator.flat import FlatRun, changed
 from tests.orchestrator.statistics.frames import conversation, throttling
 
 SETTING = Setting(profile="linear", size=-0.1, noise=0.01)
@@ -28,11 +32,10 @@ SETTING = Setting(profile="linear", size=-0.1, noise=0.01)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=200)
-    runs = parser.parse_args().runs
-    heat(runs)
-    replays(runs)
-    scopes(runs)
-    waits()
+    parser.add_argument("--only", choices=CHECKS, action="append", help="Repeatable. Default: all.")
+    given = parser.parse_args()
+    for name in given.only or CHECKS:
+        CHECKS[name](given.runs)
 
 
 def heat(runs: int) -> None:
@@ -71,6 +74,60 @@ def replays(runs: int) -> None:
         print(f"{rounds:>6} {share:>5} {0.8**share:>6.3f} {kept:>6.3f} {first:>6.3f} {shares}", flush=True)
 
 
+def gaps(runs: int) -> None:
+    """Equal arms; one lacks values without a stored loss: where it comes last, which is slower, or where it stalls."""
+    print(f"\n{'lacking':>26} {'as':>9} {'clear of 1':>10} {'supported':>9} {'no difference':>13}")
+    for name, pick in LACKING.items():
+        for without_row in (True, False):
+            found = [_first(_judged(_lacking(pick, seed, without_row=without_row))) for seed in range(runs)]
+            clear = np.mean([one.ci_low is not None and one.ci_high is not None and not _holds_1(one) for one in found])
+            verdicts = [one.verdict for one in found]
+            shares = f"{_share(verdicts, 'supported'):>9.3f} {_share(verdicts, 'no_difference'):>13.3f}"
+            print(f"{name:>26} {'no row' if without_row else 'no value':>9} {clear:>10.3f} {shares}", flush=True)
+
+
+def _holds_1(one: Comparison) -> bool:
+    return (one.ci_low or 0.0) <= 1 <= (one.ci_high or np.inf)
+
+
+Pick = Callable[[pd.DataFrame, np.random.Generator], tuple[Floats, Flags]]
+
+
+def _late(size: float) -> Pick:
+    def pick(frame: pd.DataFrame, rng: np.random.Generator) -> tuple[Floats, Flags]:
+        last = (frame["position"] == 2).fillna(value=False).to_numpy(dtype=bool)
+        return np.where(last, 1.0 - size, 1.0), last & (rng.random(len(frame)) < 0.9)
+
+    return pick
+
+
+def _stalling(frame: pd.DataFrame, rng: np.random.Generator) -> tuple[Floats, Flags]:
+    stalled = (frame["arm"] == "t0").to_numpy(dtype=bool) & (rng.random(len(frame)) < 0.2)
+    return np.where(stalled, 0.5, 1.0), stalled
+
+
+def _early(frame: pd.DataFrame, rng: np.random.Generator) -> tuple[Floats, Flags]:
+    early = (frame["round"] < 6).fillna(value=False).to_numpy(dtype=bool)
+    return np.where(early, 0.9, 1.0), early & (rng.random(len(frame)) < 0.9)
+
+
+LACKING: dict[str, Pick] = {
+    "last places, 5 % slower": _late(0.05),
+    "last places, 20 % slower": _late(0.2),
+    "its stalled fifth": _stalling,
+    "the slow first six rounds": _early,
+}
+
+
+def _lacking(pick: Pick, seed: int, *, without_row: bool) -> pd.DataFrame:
+    run = FlatRun(effects={"plain": 1.0, "t0": 1.0}, rounds=20, noise=0.01, drift=0.0, seed=seed, prompts={"p": "x"})
+    frame = run.frame()
+    factor, picked = pick(frame, np.random.default_rng(seed))
+    frame = frame.assign(end_to_end_tps=frame["end_to_end_tps"] * factor)
+    mine = pd.Series(picked & (frame["arm"] == "t0").to_numpy(dtype=bool) & frame["round"].notna().to_numpy())
+    return frame[~mine] if without_row else changed(frame, mine, end_to_end_tps=None)
+
+
 def scopes(runs: int) -> None:
     """Equal arms over six prompt classes: how often the best set over all of them keeps each."""
     print(f"\n{'arms':>5} {'rounds':>6} {'keeps an equal arm':>18} {'any supported over all':>22}")
@@ -89,7 +146,7 @@ def _equal(arms: int, rounds: int, seed: int) -> pd.DataFrame:
     return frame.assign(end_to_end_tps=frame["end_to_end_tps"] * np.exp(0.015 * rng.standard_t(4, len(frame))))
 
 
-def waits() -> None:
+def waits(_: int = 1) -> None:
     """Equal engines with a prefix cache whose answers have other lengths: the second turn waits for its own answer."""
     print(f"\n{'answers':>9} {'cached known':>12} {'ratio':>6}  verdict")
     for answers in ((10, 100), (40, 100), (64, 80)):
@@ -116,6 +173,8 @@ def _first(result: AuditResult) -> Comparison:
 def _share(verdicts: list[str], wanted: str) -> float:
     return verdicts.count(wanted) / len(verdicts)
 
+
+CHECKS = {"heat": heat, "replays": replays, "gaps": gaps, "scopes": scopes, "waits": waits}
 
 if __name__ == "__main__":
     main()
