@@ -35,7 +35,7 @@ from .samples import FILES, FOLDER, read
 NAMES = [file.name for file in FILES]
 
 
-class Shell:
+class Invoker:
     """The command in this process, on a database of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -43,6 +43,11 @@ class Shell:
 
     def __call__(self, *arguments: str) -> Result:
         return CliRunner().invoke(cli, [*arguments, "--db", str(self.db)], standalone_mode=False)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Invoker:
+    return Invoker(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +145,7 @@ def test_what_an_audit_compares_is_what_most_arms_have() -> None:
         metric_of(results, "ttft_s", source="f")
 
 
-def test_the_same_file_twice_is_reported_and_not_doubled(shell: Shell) -> None:
+def test_the_same_file_twice_is_reported_and_not_doubled(shell: Invoker) -> None:
     first = shell("db", "import", str(FOLDER / "llama_bench.json"))
     assert "stored as run" in first.output
     again = shell("db", "import", str(FOLDER / "llama_bench.json"), "--experiment", "other")
@@ -154,14 +159,14 @@ def test_two_machines_make_the_same_run_of_one_file(tmp_path: Path) -> None:
     assert ids[0] == ids[1]
 
 
-def test_a_dry_run_stores_nothing(shell: Shell) -> None:
+def test_a_dry_run_stores_nothing(shell: Invoker) -> None:
     done = shell("db", "import", str(FOLDER / "mlx_chronos.json"), "--dry-run")
     assert "nothing stored (--dry-run)" in done.output
     assert "fields not known here, kept with the arms: mood" in done.output
     assert not shell.db.exists()
 
 
-def test_choices_are_kept(shell: Shell) -> None:
+def test_choices_are_kept(shell: Invoker) -> None:
     options = ["--host", "studio", "--experiment", "flash", "--metric", "prefill_tps"]
     control = ["--control", "Qwen3-4B-Q4_K_M flash_attn=1", "--format", "llama-bench"]
     shell("db", "import", str(FOLDER / "llama_bench.json"), *options, *control)
@@ -185,7 +190,7 @@ def test_choices_are_kept(shell: Shell) -> None:
         (b'{"benchmarks": [], "latency_mode": "api"}', "is it whole|holds no result"),
     ],
 )
-def test_mistakes_are_one_clear_line(content: bytes, words: str, shell: Shell, tmp_path: Path) -> None:
+def test_mistakes_are_one_clear_line(content: bytes, words: str, shell: Invoker, tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     file.write_bytes(content)
     failed = shell("db", "import", str(file))
@@ -223,7 +228,7 @@ def test_an_imported_run_says_nothing_of_the_noise_here(imported: tuple[Database
 
 
 @pytest.mark.slow
-def test_every_command_answers(shell: Shell) -> None:
+def test_every_command_answers(shell: Invoker) -> None:
     for name in ("dflash_mlx.json", "dflash_mlx_old.json", "llama_bench.json", "vllm_bench.json"):
         assert shell("db", "import", str(FOLDER / name)).exception is None
     audit = shell("audit", "last")

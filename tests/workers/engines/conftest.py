@@ -25,5 +25,6 @@ def near(models: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def checkpoint(target: dict[str, Any]) -> dict[str, Any]:
-    return target
+def checkpoint(models: Path) -> dict[str, Any]:
+    """A checkpoint for servers, which name a model by its folder."""
+    return tiny.build(models / "tiny")
