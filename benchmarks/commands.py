@@ -33,7 +33,7 @@ SHORT, LONG = 8, 108  # rounds of the two runs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A command, the imports it is held against, and the ratio to stay below; None: no goal was set."""
+    """A command, the imports that it is compared with, and the largest allowed ratio; None: no goal was set."""
 
     arguments: tuple[str, ...]
     imports: str

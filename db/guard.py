@@ -1,7 +1,7 @@
 """Limits on SQLite when it reads a file of unknown origin, after its own "Defense Against The Dark Arts".
 
 Every connection of this project goes through `watch`: the file's schema may call no function with a side effect, cells
-are held against their sizes, nothing is mapped into memory, and Ctrl-C is heard while SQLite works. A file that is not
+are checked against their sizes, nothing is mapped into memory, and Ctrl-C works while SQLite does. A file that is not
 ours gets limits besides, and a deadline.
 """
 

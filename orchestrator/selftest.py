@@ -1,6 +1,6 @@
 """`interlace doctor --selftest`: whether this machine's readings are right, as a report that may be posted.
 
-The readings are held against second sources, a tiny model with random weights runs 20 trials against itself, decodes
+The readings are checked against second sources, a tiny model with random weights runs 20 trials against itself, decodes
 after idling and is ended in the middle of an answer. The report holds each answer of the machine as it came, without
 names, paths and addresses; `--replay` reads another machine's report with the parsers of today.
 """

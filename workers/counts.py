@@ -2,7 +2,7 @@
 
 A part is never larger than its whole, nothing is written that no token wrote, and no token writes less than a byte that
 somebody sees, but for a few. What cannot be makes the generation invalid (`require_possible`); what is unlikely is
-flagged (`unlikely`) and named by the audit. A count that is not stated is None and is held against nothing.
+flagged (`unlikely`) and named by the audit. A count that is not stated is None and is checked against nothing.
 
 Slack, so that no honest server is refused:
 

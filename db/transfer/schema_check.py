@@ -1,7 +1,7 @@
 """Is a copy of somebody's database what our own revisions make, and undamaged? Asked before any row of it is read.
 
 A schema is code: a view, a trigger, an index on an expression, a CHECK or a generated column runs when a table is read
-or checked. So the text of every statement in it is held against what our revisions make of the same version.
+or checked. So the text of every statement in it is checked against what our revisions make of the same version.
 """
 
 import re

@@ -80,7 +80,7 @@ class Tool(Protocol):
         ...
 
     def install(self, folder: Path, packages: Sequence[LockedPackage]) -> None:
-        """Put exactly these packages into the environment, each held against its hash.
+        """Put exactly these packages into the environment, each checked against its hash.
 
         Raises:
             RefusedError: one is gone, differs from what was locked, or does not build here.
@@ -255,7 +255,7 @@ def python_version(python: str) -> str:
 
 
 def _installed_by(packages: Sequence[LockedPackage]) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-    """(lines, options) of each installation: files held against their hashes, then what is built from source."""
+    """(lines, options) of each installation: files checked against their hashes, then what is built from source."""
     hashed = [each for each in packages if each.file is not None and each.sha256 is not None]
     built = [each for each in packages if each not in hashed]
     if hashed:

@@ -1,7 +1,7 @@
 """guidellm's `benchmarks.json`, of versions 0.1 to today: a benchmark a load (strategy), requests with their own times.
 
 Every stamp of a request is seconds since the epoch, so rates are computed from them and the file's milliseconds are not
-needed; where a file has only those, they are held against the request's latency, which is in seconds. Distributions
+needed; where a file has only those, they are checked against the request's latency, which is in seconds. Distributions
 hold 0 for values that a request did not report: they are used only if no request was kept.
 """
 

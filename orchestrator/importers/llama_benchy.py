@@ -1,6 +1,6 @@
 """llama-benchy's JSON report: one benchmark per shape and concurrency, each metric with its raw `values`.
 
-Times are milliseconds there and are held against the prompt's rate, which gives about the same time. A value's place in
+Times are milliseconds there and are checked against the prompt's rate, which gives a similar time. A value's place in
 one list is its place in another only where the lists are equally long: others are left out, with a note. A value's
 own time is not in the file, and sizes are those asked for.
 """

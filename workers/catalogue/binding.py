@@ -91,7 +91,7 @@ class Trace:
     Attributes:
         source: the sign's name in the catalogue: two traces of one source are two requests', or two parts of one.
         says: True: the mechanism ran; False: it did not, or not all the time.
-        counts: by name: `generated`, `prompt`, `max_tokens` and `requests` are held against ours; of `cycles` and
+        counts: by name: `generated`, `prompt`, `max_tokens` and `requests` are checked against ours; of `cycles` and
             `accepted` no more can be ours than we have tokens; `context` is what the cache holds, `running` the
             number of requests in a batch.
         committed: cycles and accepted together are the tokens that were written.

@@ -1,4 +1,4 @@
-"""Readings of this machine held against a second source, for `interlace doctor --selftest`.
+"""Readings of this machine checked against a second source, for `interlace doctor --selftest`.
 
 Each check reads one fact twice, by interlace's own way and by another, and states whether the two agree. What
 cannot be read here is unreadable with its reason: it proves nothing either way.

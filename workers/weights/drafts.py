@@ -2,7 +2,7 @@
 
 A draft that was not fails somewhere in the middle of a package (`[matmul] ...`, `KeyError: 18`), or does not fail and
 proposes tokens of another vocabulary. Here both are one line before anything loads. What a file does not state is not
-held against it.
+checked against it.
 """
 
 import json

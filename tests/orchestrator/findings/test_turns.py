@@ -85,7 +85,7 @@ def test_an_earlier_turn_of_another_conversation_is_not_the_one_before(other: di
 
 
 def test_a_counter_is_not_blamed_for_turns_that_lost_their_prefix() -> None:
-    """However slow the machine was then; where most kept it, the counter is held against the time all the same."""
+    """However slow the machine was then; where most kept it, the counter is checked against the time all the same."""
     assert told(*conversation(ttft_s=40.0, cached=0)).flags == ("prefix_lost",)
     kept = [replace(each, round=place) for place in (1, 2) for each in conversation(ttft_s=10.2, cached=1000)]
     assert told(*conversation(ttft_s=10.2, cached=0), *kept).flags == ("prefix_lost", "cached_but_slow")

@@ -98,7 +98,7 @@ def test_a_cpu_rounds_alike_at_every_width(target: dict[str, Any]) -> None:
     engine = loaded(MlxLm, target)
     (said,) = converse(engine, QUESTION, max_tokens=10)
     found = engine.score(score_request(said.result.prompt_sha256, said.result.token_ids[:9], widths=[1, 2, 4, 16]))
-    assert [each.width for each in found.changes] == [2, 4, 16]  # one token a pass is what they are held against
+    assert [each.width for each in found.changes] == [2, 4, 16]  # compared with one token per pass
     assert max(each.largest for each in found.changes) < 1e-4
 
 

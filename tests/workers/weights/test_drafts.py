@@ -126,7 +126,9 @@ def test_mlx_lm_server_takes_no_draft_with_another_tokenizer(tmp_path: Path) -> 
 def test_the_kind_of_draft_that_an_engine_needs(target: Checkpoint, draft: Checkpoint) -> None:
     with pytest.raises(EngineError, match="is a DFlash draft, and this engine needs a language model"):
         require_fit(Path(target["path"]), Path(draft["path"]), kind=MODEL)
-    require_fit(Path(target["path"]), Path(target["path"]), kind=BLOCK)  # what it does not state is not held against it
+    require_fit(
+        Path(target["path"]), Path(target["path"]), kind=BLOCK
+    )  # what it does not state is not checked against it
 
 
 def test_tokenizers_are_compared_by_what_they_say(target: Checkpoint, tmp_path: Path) -> None:
