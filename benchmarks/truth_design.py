@@ -1,4 +1,4 @@
-"""Known truths about heat, lost trials, missing values, scopes and waits, held against the whole audit.
+"""Known truths about heat, lost trials, missing values, scopes and waits, checked against the whole audit.
 
 Prints one table per check.
 
