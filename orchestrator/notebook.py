@@ -58,6 +58,7 @@ def audit(run: str = "last", *, db: str | None = None) -> Audit:
     from db.frames import verdicts as stored_verdicts
     from orchestrator.commands.stored_runs import measured_run
     from orchestrator.judging import judge_run
+    from orchestrator.report.answer import CONTROL
     from orchestrator.report.building import build_audit
     from orchestrator.report.loading import load_material
     from orchestrator.report.render_markdown import render_markdown
@@ -70,7 +71,9 @@ def audit(run: str = "last", *, db: str | None = None) -> Audit:
             run_id=stored.run_id,
             experiment=stored.plan.experiment,
             simulated=material.run.simulated,
-            sentences=tuple(f"{line.verdict}: {line.sentence}" for line in said.lines[: len(material.overall)]),
+            sentences=tuple(
+                f"{line.verdict}: {line.sentence}" for line in said.lines if line.arm and line.verdict != CONTROL
+            ),
             table=stored_verdicts(database, stored.run_id),
             markdown=render_markdown(said, images=None),
         )

@@ -11,11 +11,12 @@ from orchestrator.report.document import Command, Line
 from orchestrator.report.material import FINISHED, Material
 from orchestrator.report.verdict import NOT_RANDOMISED, drift_words, sentence, told_drift
 from orchestrator.report.words import counted, number, percent, seconds, span, times
-from orchestrator.schedule import AA_LABEL, minimum_rounds
+from orchestrator.schedule import minimum_rounds
 from orchestrator.statistics.comparability import Reason
 from orchestrator.statistics.run_drift import RUN_DRIFT
-from orchestrator.vocabulary import METRICS, VERDICTS
+from orchestrator.vocabulary import METRICS, VERDICTS, mark
 
+CONTROL = "control"
 MOST_ROUNDS = 200  # that a further run is advised to take
 # An effect that is found in 80 % of runs lies 1.96 + 0.84 standard errors from the value that it is distinguished from;
 # half a 95 % interval is 1.96 of them.
@@ -31,19 +32,20 @@ _NOISE_WORDS = {
     "odd_rounds": "single rounds stand out",
 }
 _WORDS = {
-    "no_difference": "no difference that matters",
+    "no_difference": "no difference",
     "could_be_drift": "undecided",
-    "not_engaged": "not measured: no proof that it ran",
+    "not_engaged": "no proof it ran",
     "confounded": "not comparable",
     "underpowered": "undecided",
 }
 
 
 def verdict_lines(material: Material) -> tuple[Line, ...]:
-    """Return a line per treatment over all prompts, then one per later turn of which an average says too little."""
+    """Return the control's line, one per treatment over all prompts, and one per later turn that an average hides."""
     turns = material.findings.turns if material.run.randomised else ()
     late = late_turns(turns, control=material.result.control)
     return (
+        *(_control(material) if material.overall else ()),
         *(_line(one, material) for one in material.overall),
         *(Line(sign="!", tone="doubt", verdict="late", sentence=said, figure="") for said in late),
     )
@@ -98,8 +100,28 @@ def _with_rounds(command: Sequence[str], rounds: int) -> str:
     return shlex.join(["interlace", "run", *kept, f"design.rounds={rounds}"])
 
 
+def _control(material: Material) -> tuple[Line]:
+    control, rate = material.result.control, _rate(material, material.result.control)
+    drift = told_drift(material)
+    moved = "" if drift is None else f"{drift_words(drift, material.result.metric)} during the run"
+    figure = "; ".join(part for part in (rate, moved) if part)
+    return (
+        Line(
+            sign="\u25cf",
+            tone="muted",
+            verdict=CONTROL,
+            sentence=control,
+            figure=figure,
+            arm=control,
+            answer=CONTROL,
+            absolute=rate,
+            because=moved,
+        ),
+    )
+
+
 def _line(one: Comparison, material: Material) -> Line:
-    verdict = VERDICTS[one.verdict]
+    sign, tone = mark(one.verdict, one.direction)
     ratio = "" if one.ratio is None else times(one.ratio)
     interval = span(one.ci_low, one.ci_high) if one.ci_low is not None or one.ci_high is not None else ""
     confidence = percent(1 - material.result.alpha)
@@ -109,15 +131,15 @@ def _line(one: Comparison, material: Material) -> Line:
     unproved = next((reason.text for reason in one.reasons if reason.code == NOT_RANDOMISED), None)
     parts += [unproved] if unproved else []
     return Line(
-        sign=verdict.sign,
-        tone=verdict.tone,
-        verdict=verdict.words,
+        sign=sign,
+        tone=tone,
+        verdict=VERDICTS[one.verdict].words,
         sentence=sentence(one),
         figure=", ".join(parts),
         arm=one.treatment,
         answer=_answer(one),
         ratio=f"{ratio} ({interval})" if interval else ratio,
-        absolute=_absolute(one, material),
+        absolute=_rate(material, one.treatment),
         because=_because(one, material),
         advice=_advice(one, material),
     )
@@ -125,22 +147,19 @@ def _line(one: Comparison, material: Material) -> Line:
 
 def _answer(one: Comparison) -> str:
     if one.split is not None:
-        return "better for one thing, worse for another"
+        return "mixed"
     if one.varies is not None:
-        return "no single answer"
+        return "varies"
     return one.direction or "different" if one.verdict == "supported" else _WORDS[one.verdict]
 
 
-def _absolute(one: Comparison, material: Material) -> str:
-    """Return the control's median and the arm's, with the unit."""
+def _rate(material: Material, label: str) -> str:
+    """Return the median of an arm's generations with its unit; empty if nothing was measured."""
     metric = material.result.metric
-    values = {each.label: getattr(each, metric) for each in material.result.arms if each.prompt_class is None}
-    ends = [values.get(label) for label in (one.control, one.treatment)]
-    if None in ends or one.treatment == AA_LABEL:
+    values = [getattr(one, metric) for one in material.result.arms if one.label == label and one.prompt_class is None]
+    if not values or values[0] is None:
         return ""
-    if METRICS[metric].lower_is_faster:
-        return f"{seconds(ends[1])}, the control {seconds(ends[0])}"
-    return f"{number(ends[1])} tokens/s, the control {number(ends[0])}"
+    return seconds(values[0]) if METRICS[metric].lower_is_faster else f"{number(values[0])} tokens/s"
 
 
 def _because(one: Comparison, material: Material) -> str:

@@ -79,7 +79,7 @@ class _Printer:
         shown = document.lines[:MOST_ANSWERED]
         if not self.out.is_terminal:
             for line in shown:
-                self.text(*_arm_words(line, detailed=detailed))
+                self.text(*((part.replace("\n", "\n  "), style) for part, style in _arm_words(line, detailed=detailed)))
         elif shown:
             self.out.print(self._box(shown, detailed=detailed))
         if (more := len(document.lines) - len(shown)) > 0:
@@ -171,7 +171,7 @@ def _arm_words(line: Line, *, detailed: bool) -> Sequence[tuple[str, str]]:
     tone, sign = STYLES[line.tone], f"{_NARROW.get(line.sign, line.sign)} "
     if not line.arm:
         return ((sign, tone), (f"{line.verdict}: ", tone), (line.sentence, ""))
-    answer = line.answer if line.verdict in line.answer else f"{line.answer} ({line.verdict})"
+    answer = line.answer if line.verdict == line.answer else f"{line.answer} ({line.verdict})"
     ratio = f", {line.ratio}" if line.ratio else ""
     details = "; ".join(part for part in (line.absolute, line.because, line.advice) if part)
     under = f"\n{details}" if detailed and details else ""

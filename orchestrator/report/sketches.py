@@ -18,7 +18,7 @@ from orchestrator.vocabulary import VERDICTS
 BARS = "▁▂▃▄▅▆▇█"
 GAP = "·"  # nothing was measured there
 LEAST_REACH = 0.05  # length of an axis on either side of 1
-_ASCII = str.maketrans("▁▂▃▄▅▆▇█·├┤─●│░◂▸\u2013\u2212\u00d7…\u00a0«»\u23ce✔≈✕⚠", '12345678.[]-o|:<>--x. ""/+~x!')
+_ASCII = str.maketrans("▁▂▃▄▅▆▇█·├┤─●│░◂▸\u2013\u2212\u00d7…\u00a0«»\u23ce✔≈✕⚠▲▼", '12345678.[]-o|:<>--x. ""/+~x!+-')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,21 +10,22 @@ from orchestrator.statistics.comparability import Scope
 from orchestrator.vocabulary import METRICS
 
 HEADLINE_CHARACTERS = 44
+HEADLINE_LIMIT = 110  # characters, two lines of a page; a longer one leaves the control to the lines under it
 NOT_RANDOMISED = "not_randomised"  # code of the reason that names the drift which would explain a difference
 TOLD_ONE_BY_ONE = 3  # treatments; more are counted
 DRIFT_WORTH_TELLING = 0.02
 TOLD_AS_TIMES = 2.0  # from this factor on written as "times as fast" instead of percent
 
 _CLAUSES = {
-    "no_difference": ("{} makes no difference that matters", "{} make no difference that matters"),
-    "could_be_drift": ("{} shows a difference that could be drift", "{} show differences that could be drift"),
+    "no_difference": ("{} makes no difference", "{} make no difference"),
+    "could_be_drift": ("{} is undecided", "{} are undecided"),
     "not_engaged": ("{} gave no proof that its mechanism ran", "{} gave no proof that their mechanisms ran"),
     "confounded": ("{} cannot be compared: something else differed too",) * 2,
-    "underpowered": ("{} has too few complete rounds to tell", "{} have too few complete rounds to tell"),
+    "underpowered": ("{} has too few rounds to tell", "{} have too few rounds to tell"),
 }
 _COUNTED = {
     "no_difference": ("makes no difference", "make no difference"),
-    "could_be_drift": ("could be drift", "could be drift"),
+    "could_be_drift": ("is undecided", "are undecided"),
     "not_engaged": ("did not engage", "did not engage"),
     "confounded": ("cannot be compared", "cannot be compared"),
     "underpowered": ("has too few rounds", "have too few rounds"),
@@ -45,7 +46,8 @@ def verdict_sentence(material: Material) -> str:
     control = in_a_headline(material.result.control)
     if len(found) > TOLD_ONE_BY_ONE:
         return f"Of {len(found)} arms compared with {control}, {listed(list(_counts(found, _because(material))))}."
-    return f"Against {control}, {listed(clauses(found, _because(material)))}."
+    said = f"{listed(clauses(found, _because(material)))}."
+    return said if len(said) + len(control) > HEADLINE_LIMIT else f"Against {control}, {said}"
 
 
 def clause(one: Comparison) -> str:

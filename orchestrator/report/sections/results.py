@@ -30,7 +30,7 @@ from orchestrator.report.words import (
 from orchestrator.schedule import AA_LABEL
 from orchestrator.statistics.observations import ALL, ArmSummary, round_values
 from orchestrator.statistics.run_drift import RUN_DRIFT
-from orchestrator.vocabulary import METRICS, VERDICTS
+from orchestrator.vocabulary import METRICS, VERDICTS, mark
 
 MOST_SPOTS = 600  # drawn one by one
 MOST_ROUNDS = 80  # drawn one by one in a panel
@@ -283,7 +283,7 @@ def _ratio_grid(material: Material) -> Grid:
             span(one.ci_low, one.ci_high, digits=3),
             p_value(one.p_value),
             MISSING if one.wins is None else f"{one.wins}/{one.rounds}",
-            verdict_cell(one.verdict),
+            verdict_cell(one.verdict, one.direction if one.split is None else None),
             "; ".join(reason.text for reason in one.reasons[:2]),
         )
         for one in result.comparisons
@@ -298,10 +298,10 @@ def _ratio_grid(material: Material) -> Grid:
     )
 
 
-def verdict_cell(name: str) -> Cell:
+def verdict_cell(name: str, direction: str | None = None) -> Cell:
     """Return a verdict as a table's cell."""
-    verdict = VERDICTS[name]
-    return Cell(text=verdict.words, tone=verdict.tone, sign=verdict.sign)
+    sign, tone = mark(name, direction)
+    return Cell(text=VERDICTS[name].words, tone=tone, sign=sign)
 
 
 # ---- rounds ----

@@ -1,6 +1,7 @@
 """The answer: words per verdict, rounds that would decide, and the commands to type next."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -99,26 +100,39 @@ def test_an_imported_run_cannot_be_run_again(material: Material) -> None:
     ("verdict", "answer"),
     [
         ("supported", "faster"),
-        ("no_difference", "no difference that matters"),
+        ("no_difference", "no difference"),
         ("could_be_drift", "undecided"),
         ("underpowered", "undecided"),
-        ("not_engaged", "not measured: no proof that it ran"),
+        ("not_engaged", "no proof it ran"),
         ("confounded", "not comparable"),
     ],
 )
 def test_each_verdict_has_its_answer(material: Material, verdict: str, answer: str) -> None:
     direction = "faster" if verdict == "supported" else None
     one = replace(material.overall[0], verdict=verdict, direction=direction, reasons=(INCLUDES_1, DRIFT))
-    line = verdict_lines(with_comparisons(material, one))[0]
+    line = verdict_lines(with_comparisons(material, one))[1]
     assert line.answer == answer
     assert line.arm == one.treatment
 
 
 def test_the_drift_stands_beside_what_it_leaves_undecided(material: Material) -> None:
     one = undecided(material, half=0.05, size=0.04)
-    line = verdict_lines(with_comparisons(material, one))[0]
+    line = verdict_lines(with_comparisons(material, one))[1]
     assert line.because.startswith("the interval holds 1.00 while the machine lost ")
-    assert " tokens/s, the control " in line.absolute
+    assert line.absolute.endswith(" tokens/s")
+
+
+def test_the_control_stands_first_with_its_rate_and_its_drift(material: Material) -> None:
+    control = verdict_lines(material)[0]
+    assert (control.arm, control.answer) == ("plain", "control")
+    assert re.fullmatch(r"[\d.]+ tokens/s", control.absolute)
+    assert re.fullmatch(r"lost \d+\u00a0% of its speed during the run", control.because)
+
+
+@pytest.mark.parametrize(("direction", "sign"), [("faster", "\u25b2"), ("slower", "\u25bc"), (None, "\u2714")])
+def test_the_sign_of_a_supported_verdict_says_which_way(material: Material, direction: str | None, sign: str) -> None:
+    one = replace(material.overall[0], verdict="supported", direction=direction)
+    assert verdict_lines(with_comparisons(material, one))[1].sign == sign
 
 
 def test_an_answer_has_no_section(material: Material) -> None:
