@@ -7,6 +7,7 @@ pure function of it (`orchestrator.schedule`).
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -256,6 +257,8 @@ def _check(plan: Plan) -> None:
         raise ValueError("plan.prompts holds one id twice")
     for arm in plan.arms:
         _check_arm(arm)
+    for lock in plan.locks:
+        _check_lock(lock)
     for name, known in _CHOICES.items():
         if getattr(plan.design, name) not in known:
             raise ValueError(f"plan.design.{name} is not one of {', '.join(known)}")
@@ -284,6 +287,31 @@ def _check_arm(arm: Arm) -> None:
     if not isinstance(arm.engine.get("environment") or {}, dict):
         raise ValueError(f"plan: {where} has an environment that is not an object")
     _check_environment(arm.environment, where)
+
+
+_LOCKED = {
+    "name": re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"),
+    "version": re.compile(r"[A-Za-z0-9.!+_-]+"),
+    "file": re.compile(r"[A-Za-z0-9.!+_-]+"),
+    "sha256": re.compile(r"[0-9a-f]{64}"),
+    "tag": re.compile(r"[A-Za-z0-9._-]+"),
+    # A path, which is quoted where it is used; or an address.
+    "source": re.compile(r"/[^\x00-\x1f\x7f]*|((git|hg|svn|bzr)\+[a-z0-9+.-]+:|https?://)[^\s;#$]*(#[^\s;$]*)?"),
+}
+
+
+def _check_lock(lock: Lock) -> None:
+    """Its texts become lines of a file for uv or pip: none of them may be more than it says."""
+    where = f"plan: lock of environment {lock.environment!r}"
+    if not re.fullmatch(r"3\.\d+\.\d+[a-z0-9+]*", lock.python):
+        raise ValueError(f"{where} has a python that is not a version")
+    for package in lock.packages:
+        for name, form in _LOCKED.items():
+            value = getattr(package, name)
+            if value is not None and not form.fullmatch(value):
+                raise ValueError(f"{where}: the {name} of a package is not valid")
+        if package.source is None and (package.version is None or package.sha256 is None):
+            raise ValueError(f"{where}: {package.name} has neither a source nor a version with its hash")
 
 
 def _check_environment(environment: dict[str, Any] | None, where: str) -> None:

@@ -10,6 +10,7 @@ from orchestrator.environments import store
 from orchestrator.environments.baseline import Baseline, current
 from orchestrator.environments.resolve import Request, free_names, request_of, resolve
 from orchestrator.environments.tools import Tool, tool
+from orchestrator.errors import RefusedError
 from orchestrator.plan import Arm, Lock, Plan
 from workers.engines.base import Engine
 
@@ -58,8 +59,11 @@ def ready(plan: Plan, tell: Tell) -> dict[str, str]:
     """Build what is missing of a plan's locked environments; the interpreter of each arm that has one.
 
     Raises:
-        InputError, RefusedError: see `store.build`.
+        InputError, RefusedError: see `store.build`; or an arm's environment has no lock.
     """
+    for arm in plan.arms:
+        if arm.environment is not None and plan.lock_of(arm) is None:
+            raise RefusedError(f"arm {arm.name}: its environment has no lock in this plan; plan the run anew")
     if not plan.locks:
         return {}
     pythons = {lock.environment: _built(lock, tool(), tell) for lock in plan.locks}

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
 
 from packaging.markers import Environment, default_environment
 from packaging.pylock import Pylock
@@ -210,7 +211,7 @@ def _of_report(entry: Mapping[str, Any]) -> LockedPackage:
     if "vcs_info" in info:
         return LockedPackage(**common, source=f"{info['vcs_info']['vcs']}+{url}@{info['vcs_info']['commit_id']}")
     if "dir_info" in info:
-        return LockedPackage(**common, source=url.removeprefix("file://"))
+        return LockedPackage(**common, source=_direct(None, url))
     file = Path(url.split("#")[0]).name
     sha256 = info.get("archive_info", {}).get("hashes", {}).get("sha256")
     source = _direct(None, url) if entry.get("is_direct") else None
@@ -219,7 +220,9 @@ def _of_report(entry: Mapping[str, Any]) -> LockedPackage:
 
 def _direct(path: str | None, url: str | None) -> str:
     """Return the place of a file that was named by it: a path, or an address."""
-    return path or str(url).removeprefix("file://")
+    if path is not None or url is None:
+        return str(path)
+    return unquote(urlsplit(url).path) if url.startswith("file:") else url
 
 
 def wheel_tag(file: str) -> str | None:

@@ -120,7 +120,7 @@ def test_a_source_tree_and_a_wheel_are_locked_by_their_content(
     which: str, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = chosen(which, monkeypatch)
-    tree = write_tree(tmp_path / "tree", "first")
+    tree = write_tree(tmp_path / "my tree", "first")
     lock = resolve(request(str(tree)), used)
     (app,) = (package for package in lock.packages if package.name == "app")
     assert (app.source, app.named) == (str(tree), True)
