@@ -11,6 +11,8 @@ from orchestrator.environments import store
 
 from .local_index import add_installed, add_wheel, use_index
 
+pytestmark = pytest.mark.slow  # each builds environments
+
 RUN = ("run", "engine=simulated", "gate=none", "workload=quick", "workload.max_tokens=16", "design.rounds=6", "--quiet")
 SWEEP = "environment=app==1.0,app==1.1"
 

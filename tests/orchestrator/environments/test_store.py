@@ -17,6 +17,8 @@ from orchestrator.plan import Lock
 
 from .local_index import add_wheel, use_index
 
+pytestmark = pytest.mark.slow  # each builds environments
+
 INSTALLED = {"app": "1.0", "lib": "1.0", "other": "1.0"}
 BOTH = pytest.mark.parametrize("which", ["uv", "pip"])
 
