@@ -127,3 +127,7 @@ def test_without_a_number_of_rounds_a_plan_has_whole_squares() -> None:
     assert made.design.rounds % 6 == 0
     assert made.design.rounds >= 36
     assert any("squares of 6 rounds" in note for note in made.notes)
+
+
+def test_the_square_of_one_entry_is_that_entry_in_every_round() -> None:
+    assert draw_williams(["alone"], 3, 0) == [["alone"]] * 3

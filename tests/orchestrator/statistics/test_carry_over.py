@@ -109,10 +109,30 @@ def test_an_excluded_trial_leaves_its_heat_to_the_next_one() -> None:
     assert unknown.after != "hot"
 
 
+def lasting(trials: ScopeTrials, *, size: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """What each trial of the hot arm leaves to the next one, of which half is left to the one after."""
+    left, found = 0.0, np.zeros(len(trials.y))
+    for place in range(1, len(found)):
+        left = 0.5 * left + (size if trials.labels[place - 1] == "hot" else 0.0)
+        found[place] = left
+    return found
+
+
 def test_many_trials_in_a_row_leave_the_sum_of_what_one_leaves() -> None:
-    (trials,) = runs_of(1, 0.8)
-    found = carry_over(trials, control="control", seed=0)
+    (trials,) = runs_of(1, 1.0, rounds=20)
+    y = trials.y + lasting(trials, size=float(np.log(0.7)))
+    found = carry_over(dataclasses.replace(trials, y=y), control="control", seed=0)
     assert found is not None
+    assert 0.0 < found.decay < 1.0
     assert np.log(found.accumulated) == pytest.approx(np.log(found.ratio) / (1.0 - found.decay))
     assert dataclasses.replace(found, p_value=LEVEL).matters
     assert not dataclasses.replace(found, p_value=LEVEL * 1.01).matters
+
+
+def test_prompts_of_unlike_speed_hide_no_carry_over() -> None:
+    (trials,) = runs_of(1, 0.9, rounds=12)
+    prompts = trials.rounds % 3
+    unlike = dataclasses.replace(trials, y=trials.y + prompts * 2.0, prompts=prompts)
+    found = carry_over(unlike, control="control", seed=0)
+    assert found is not None
+    assert (found.after, found.matters) == ("hot", True)
