@@ -359,3 +359,15 @@ def test_a_field_that_is_read_seldom_counts_as_it_was_last() -> None:
     assert keeper.wait().hot_start is None
     keeper.samples = lambda: seldom[::-1]
     assert "thermal level 3" in (keeper.wait().hot_start or "")
+
+
+def test_of_words_the_newest_decides() -> None:
+    gate = Gate(power_source="mains", timeout_s=0, busy_timeout_s=0)
+    plugged_in = Machine(lambda at_s: QUIET | {"power_source": "battery" if at_s < 0 else "mains"})
+    assert plugged_in.keeper(gate).wait().state == "open"
+    unplugged = Machine(lambda at_s: QUIET | {"power_source": "mains" if at_s < 0 else "battery"})
+    assert unplugged.keeper(gate).wait().hot_start == "power from battery, waiting for mains after 0 s"
+
+
+def test_a_cooldown_of_a_second_is_one() -> None:
+    assert Machine(always()).keeper(Gate(cooldown_s=1)).wait().waited_s == 1.0
