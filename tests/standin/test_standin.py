@@ -23,6 +23,7 @@ READ = "SELECT field, value, value_text, reason FROM telemetry WHERE phase = 'be
 COMMANDS: dict[str, list[str]] = {
     "doctor": ["doctor"],
     "plan": ["plan", *REAL],
+    "quickstart": ["plan", "sweep=quickstart"],
     "run": ["run", *SHORT, "--quiet"],
     "refused": ["run", *REAL, "gate=default", "--quiet"],
     "queue": ["queue", "add", *SHORT, "design.seed=2"],
@@ -74,7 +75,9 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
 
 @pytest.fixture(scope="module")
 def hot(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    return commands_on(HOT_MACBOOK, tmp_path_factory.mktemp("hot"), "doctor", "plan", "refused", "run", "readings")
+    return commands_on(
+        HOT_MACBOOK, tmp_path_factory.mktemp("hot"), "doctor", "plan", "quickstart", "refused", "run", "readings"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +136,9 @@ def test_the_hot_macbook_is_told_what_stands_in_the_way_and_still_plans(hot: dic
     assert hot["refused"].err.splitlines()[-1] == (
         "interlace: power comes from battery: plug in, or set gate.power_source=any"
     )
+    quickstart = hot["quickstart"].words
+    assert "5 s per trial and 20 s per run for other load" in quickstart
+    assert "flagged hot_start; any power source" in quickstart
     found = readings(hot)  # of a simulated run, which passes no gate
     assert (found["thermal_level"], found["power_source"]) == ((2.0, "heavy"), (None, "battery"))
     assert (found["power_mode"], found["vm_pressure"]) == ((2.0, "high"), (2.0, "warning"))
