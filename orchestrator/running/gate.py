@@ -166,7 +166,8 @@ def gate_words(gate: Gate, *, platform: str = sys.platform) -> str:
     if not waits:
         return "waits for nothing"
     any_power = "" if gate.power_source == "mains" else "; any power source"
-    then = "is skipped" if gate.on_timeout == "skip" else "runs, flagged hot_start"
+    counts = " and counted: what that costs shows in the A/A control" if gate.exclude_hot_start == "none" else ""
+    then = "is skipped" if gate.on_timeout == "skip" else f"runs, flagged hot_start{counts}"
     return f"waits up to {', '.join(waits)}; then the trial {then}{any_power}"
 
 

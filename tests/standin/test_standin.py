@@ -138,7 +138,7 @@ def test_the_hot_macbook_is_told_what_stands_in_the_way_and_still_plans(hot: dic
     )
     quickstart = hot["quickstart"].words
     assert "5 s per trial and 20 s per run for other load" in quickstart
-    assert "flagged hot_start; any power source" in quickstart
+    assert "flagged hot_start and counted: what that costs shows in the A/A control; any power" in quickstart
     found = readings(hot)  # of a simulated run, which passes no gate
     assert (found["thermal_level"], found["power_source"]) == ((2.0, "heavy"), (None, "battery"))
     assert (found["power_mode"], found["vm_pressure"]) == ((2.0, "high"), (2.0, "warning"))

@@ -202,6 +202,7 @@ def during(passage: Passage, sample: Sample) -> Circumstances:
         (Gate(power_source="any"), "darwin", "waits up to 420 s per trial for a cool machine, 420 s"),
         (Gate(power_source="any"), "darwin", "; any power source"),
         (Gate(on_timeout="skip"), "darwin", "then the trial is skipped"),
+        (Gate(exclude_hot_start="none"), "darwin", "flagged hot_start and counted: what that costs shows in the A/A"),
         (Gate(power_mode="high"), "darwin", "mains power and power mode high"),
         (Gate(timeout_s=0.0, busy_timeout_s=0.0), "darwin", "waits for nothing"),
     ],
