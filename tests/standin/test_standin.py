@@ -97,12 +97,13 @@ def readings(done: dict[str, Done]) -> dict[str, tuple[float | None, str | None]
     return {row["field"]: (row["value"], row["value_text"]) for row in rows if row["reason"] is None}
 
 
-def test_no_command_breaks_and_no_line_is_longer_than_80_columns(all_three: dict[str, dict[str, Done]]) -> None:
+def test_no_command_breaks_and_no_table_is_wider_than_80_columns(all_three: dict[str, dict[str, Done]]) -> None:
     for mac, done in all_three.items():
         for name, command in done.items():
             assert "Traceback" not in command.err, (mac, name)
             if name != "readings":
-                assert max(map(len, command.out.splitlines()), default=0) <= 80, (mac, name)
+                wide = [line for line in command.out.splitlines() if len(line) > 80]
+                assert not [line for line in wide if "  " in line.strip()], (mac, name)  # prose breaks at a terminal
     codes = {
         mac: {name: command.code for name, command in done.items() if command.code} for mac, done in all_three.items()
     }
