@@ -101,7 +101,7 @@ def test_no_command_breaks_and_no_table_is_wider_than_80_columns(all_three: dict
     for mac, done in all_three.items():
         for name, command in done.items():
             assert "Traceback" not in command.err, (mac, name)
-            if name != "readings":
+            if name not in ("readings", "work"):  # work names a file, which may lie anywhere
                 wide = [line for line in command.out.splitlines() if len(line) > 80]
                 assert not [line for line in wide if "  " in line.strip()], (mac, name)  # prose breaks at a terminal
     codes = {
