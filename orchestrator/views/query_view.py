@@ -31,7 +31,7 @@ def print_queries(queries: "Sequence[StoredQuery]", *, own_folder: Path, out: Co
         out.print(_listed(members))
     out.print()
     out.print("interlace query NAME              runs one; --show prints its SQL instead")
-    out.print("  --param NAME=VALUE              sets a parameter; :run is a run: an id, part of one, last")
+    out.print("  --param NAME=VALUE              sets it; :run is an id, part of one, or last")
     if not own:
         out.print(Text(f"your own: NAME.sql in {own_folder}"), soft_wrap=True)
 

@@ -91,7 +91,7 @@ def test_show_prints_the_query_as_it_can_be_run(query: Query, tmp_path: Path) ->
 def test_describe_prints_what_columns_mean(query: Query) -> None:
     described = query("--describe", "trial_flat")
     assert "decode_tps double Tokens per second after the pass of the first token." in " ".join(described.split())
-    assert all(len(line) <= 80 for line in described.splitlines())
+    assert all(len(line) <= 80 for line in described.splitlines()[1:])  # the first is a sentence, whole in a log
 
 
 @pytest.mark.parametrize(
