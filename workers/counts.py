@@ -65,6 +65,7 @@ class Counts:
 
     Attributes:
         prompt, cached, completion, reasoning, total: tokens, as they were stated.
+        prompt_parts, completion_parts: further parts of the two, by name: audio, cached for writing, predicted.
         others: further statements of the completion's tokens, by where they were found.
         drafted, accepted: proposed tokens, and those of them that were committed.
         drafted_per_step: the width of speculation.
@@ -82,6 +83,8 @@ class Counts:
     completion: int | None = None
     reasoning: int | None = None
     total: int | None = None
+    prompt_parts: Mapping[str, int] | None = None
+    completion_parts: Mapping[str, int] | None = None
     others: Mapping[str, int] | None = None
     drafted: int | None = None
     accepted: int | None = None
@@ -161,6 +164,10 @@ def _larger_than_the_whole(counts: Counts) -> Iterator[str]:
         yield f"{counts.cached} cached tokens are stated of a prompt of {counts.prompt}"
     if _more(counts.reasoning, counts.completion):
         yield f"{counts.reasoning} reasoning tokens are stated of {counts.completion} completion tokens"
+    for whole, parts in ((counts.prompt, counts.prompt_parts), (counts.completion, counts.completion_parts)):
+        for name, part in (parts or {}).items():
+            if _more(part, whole):
+                yield f"{part} {name:.{_SHOWN}} are stated of {whole} tokens"
     if _more(counts.accepted, counts.drafted):
         yield f"{counts.accepted} accepted tokens are stated of {counts.drafted} drafted ones"
     if _more(counts.accepted, counts.answer_tokens, slack=counts.overshoot):

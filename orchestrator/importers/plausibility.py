@@ -9,11 +9,14 @@ from typing import Any, get_args, get_type_hints
 from orchestrator.errors import InputError
 from orchestrator.importers.foreign_run import ForeignGeneration, ForeignResults, ForeignTrial
 
-MOST = 10**12  # tokens, seconds, or tokens per second: a larger number is something else
+MOST = 10**12  # seconds: a larger number is something else
+MOST_TOKENS = 10**9  # of one result
+MOST_TPS = {"decode_tps": 10**6, "end_to_end_tps": 10**6, "prefill_tps": 10**8}  # of all requests together
 MOST_BYTES = 2**60
 MOST_TRIALS = 200_000
 LEFT_OUT = "left out: "  # begins each note on requests that the figures are not of; an audit repeats it
 _SHOWN = 60
+_SLACK = 64  # tokens: some tools count a template's, or an end of the text
 _DAMAGED = "the file is damaged or of another tool"
 _PLAIN = {str, int, float, bool, type(None)}
 _PARTS = (("accepted", "drafted"), ("cached_tokens", "prompt_tokens"))  # each is a part of the other
@@ -73,13 +76,25 @@ def _of_generation(one: ForeignGeneration) -> Iterator[str]:
         value = getattr(one, each.name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        most = MOST_BYTES if each.name.endswith("_bytes") else MOST
+        most = _most(each.name)
         if not math.isfinite(value) or not 0 <= value <= most:
             yield f"{each.name} is {value:g}, which no count, time or rate is"
+    if one.acceptance_rate is not None and one.acceptance_rate > 1:
+        yield f"acceptance_rate is {one.acceptance_rate:g}, more than 1"
+    if one.max_tokens and one.completion_tokens is not None and one.completion_tokens > 2 * one.max_tokens + _SLACK:
+        yield f"completion_tokens is {one.completion_tokens} where {one.max_tokens} were requested"
     for part, whole in _PARTS:
         some, every = getattr(one, part), getattr(one, whole)
         if some is not None and every is not None and some > every:
             yield f"{part} is {some}, more than {whole}, {every}"
+
+
+def _most(name: str) -> int:
+    """The largest number that a field may hold."""
+    if name.endswith("_bytes"):
+        return MOST_BYTES
+    tokens = name.endswith("_tokens") or name in ("drafted", "accepted", "verify_steps")
+    return MOST_TOKENS if tokens else MOST_TPS.get(name, MOST)
 
 
 def share_of(part: int, whole: int, things: str) -> str:

@@ -92,6 +92,13 @@ def test_every_command_answers_for_a_small_run(tmp_path: Path, name: str) -> Non
         assert said(ask(tmp_path, *command)).strip(), command
 
 
+@pytest.mark.parametrize("lines", [TWO_ARMS, [*TWO_ARMS, "design.aa=false"], [*TWO_ARMS, "workload.max_tokens=1"]])
+def test_two_runs_of_one_round_are_compared_in_words(tmp_path: Path, lines: list[str]) -> None:
+    first, second = make_run(tmp_path, lines, rounds=1), make_run(tmp_path, lines, rounds=1)
+    answer = said(ask(tmp_path, "compare", first, second))
+    assert "no treatment has an interval in both" in answer
+
+
 def test_a_plan_with_one_entry_a_round_says_what_it_lacks(tmp_path: Path) -> None:
     alone = [*ONE_ARM, *SMALL, *ALONE]
     planned = " ".join(said(ask(tmp_path, "plan", *alone)).split())

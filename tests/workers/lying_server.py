@@ -167,6 +167,13 @@ LIES: dict[str, Lie] = {
     "other_total": Lie(answer=_usage(total_tokens=7), expected="flagged"),
     "hidden_reasoning": Lie(answer=_hidden_reasoning, expected="flagged"),
     "more_reasoning": Lie(answer=_usage(completion_tokens_details={"reasoning_tokens": 9999}), expected="invalid"),
+    "more_predicted": Lie(
+        answer=_usage(completion_tokens_details={"accepted_prediction_tokens": 9999}), expected="invalid"
+    ),
+    "negative_audio": Lie(answer=_usage(completion_tokens_details={"audio_tokens": -7}), expected="invalid"),
+    "more_written_to_a_cache": Lie(
+        answer=_usage(prompt_tokens_details={"cache_creation_tokens": 10**6}), expected="invalid"
+    ),
     # ---- the prompt's ----
     "a_short_prompt": Lie(answer=_usage(prompt_tokens=20), expected="invalid"),
     "a_long_prompt": Lie(answer=_usage(prompt_tokens=10**6), expected="invalid"),

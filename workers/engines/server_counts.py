@@ -94,6 +94,8 @@ def all_counts(
         completion=None if usage.get("completion_tokens") is None else tokens,
         reasoning=reasoning,
         total=stated_count(usage, "total_tokens"),
+        prompt_parts=_parts(usage.get("prompt_tokens_details")),
+        completion_parts=_parts(usage.get("completion_tokens_details")),
         others=_other_counts(answer.response),
         drafted=evidence.drafted,
         accepted=evidence.accepted,
@@ -107,6 +109,19 @@ def all_counts(
         own_prompt=own_prompt,
         own_completion=None if broken else recounted,
     )
+
+
+def _parts(details: Any) -> dict[str, int]:
+    """The counts of a usage's details. Rejected predictions are left out: they are no part of the answer.
+
+    Raises:
+        EngineError: one of them is no count.
+    """
+    if not isinstance(details, Mapping):
+        return {}
+    names = [name for name in details if name.endswith("_tokens") and not name.startswith("rejected_")]
+    found = {name: stated_count(details, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _other_counts(response: Mapping[str, Any]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from orchestrator.importers.foreign_run import ForeignResults, ForeignTrial
 from orchestrator.importers.formats import choose_format
 from orchestrator.importers.json_values import decode
 
-FOLDER = Path("tests/fixtures/foreign")
+FOLDER = Path(__file__).parents[2] / "fixtures" / "foreign"
 FILES = sorted(FOLDER.iterdir())
 
 

@@ -61,6 +61,12 @@ def test_any_value_in_any_place_is_read_or_refused_in_one_line(file: Path, tmp_p
         ("guidellm.json", ("benchmarks", 0, "requests", "successful", 0, "cached_tokens"), -5, "cached_tokens is -5"),
         ("llama_bench.json", (0, "n_prompt"), -512, "prompt_tokens is -512"),
         ("llama_bench.json", (0, "n_gen"), 10**14, "is 1e\\+14, which no count, time or rate is"),
+        (
+            "guidellm_old.json",
+            ("benchmarks", 0, "requests", "successful", 0, "output_tokens"),
+            64 * 10**6,
+            "completion_tokens is 64000000 where 64 were requested|decode_tps is 3.*, which no count, time or rate is",
+        ),
         ("llama_bench.json", (0, "gpu_info"), {"a": 1}, "no error"),
         ("mlx_chronos.json", ("engine", "version"), [1], "engine_version is '\\[1\\]', a list"),
         ("vllm_bench.json", ("spec_decode_accepted_tokens",), 10**9, "accepted is 1000000000, more than drafted"),
