@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from orchestrator.report.answer import next_commands, verdict_lines
 from orchestrator.report.document import Absent, Document, Fork, Section
-from orchestrator.report.material import Material
+from orchestrator.report.material import Material, rounds_words
+from orchestrator.report.sections.arm_numbers import arms_section, composition_section, notes_section
 from orchestrator.report.sections.ceiling import ceiling_section
+from orchestrator.report.sections.effect_sizes import effects_section
 from orchestrator.report.sections.later_turns import turns_section
 from orchestrator.report.sections.record import (
     again_section,
@@ -16,15 +18,8 @@ from orchestrator.report.sections.record import (
     evidence_section,
     left_out_section,
 )
-from orchestrator.report.sections.results import (
-    arms_section,
-    composition_section,
-    course_section,
-    effects_section,
-    notes_section,
-    rounds_section,
-    rounds_words,
-)
+from orchestrator.report.sections.round_lines import rounds_section
+from orchestrator.report.sections.run_course import course_section
 from orchestrator.report.sections.same_answers import losslessness_section
 from orchestrator.report.sections.speculation import sampling_section, widths_section
 from orchestrator.report.verdict import verdict_sentence

@@ -8,9 +8,12 @@ import pandas as pd
 from orchestrator.audit import AuditResult, Comparison
 from orchestrator.findings.values import Findings
 from orchestrator.plan import Plan
+from orchestrator.report.charts.theme import Palette
+from orchestrator.report.words import counted
 from orchestrator.statistics.claims import Beside
 from orchestrator.statistics.factorial import Factorial
 from orchestrator.statistics.factors import Table
+from orchestrator.vocabulary import METRICS
 
 FINISHED = "done"
 
@@ -116,3 +119,21 @@ class Material:
     @property
     def treatments(self) -> tuple[str, ...]:
         return tuple(one.treatment for one in self.overall)
+
+
+def palette_of(material: Material) -> Palette:
+    control = material.result.control
+    return Palette(control=control, arms=tuple(arm.name for arm in material.plan.arms if arm.name != control))
+
+
+def rounds_of(material: Material) -> int:
+    """Return the largest number of complete rounds of any comparison."""
+    return max((one.rounds for one in material.overall), default=0)
+
+
+def rounds_words(material: Material) -> str:
+    return counted(rounds_of(material), "complete round") if material.run.randomised else "no rounds"
+
+
+def metric_words(material: Material) -> str:
+    return METRICS[material.result.metric].words

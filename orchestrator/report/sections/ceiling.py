@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from orchestrator.findings.values import Ceiling
 from orchestrator.report.charts.machine import roofline
 from orchestrator.report.document import Absent, Grid, Picture, Section
-from orchestrator.report.material import Material
-from orchestrator.report.sections.results import palette_of
+from orchestrator.report.material import Material, palette_of
 from orchestrator.report.verdict import in_a_headline
 from orchestrator.report.words import MISSING, counted, ended, number, percent, size
 

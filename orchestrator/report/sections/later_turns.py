@@ -7,8 +7,7 @@ from orchestrator.findings.values import ArmTurns, Figure, TurnFigures
 from orchestrator.report.charts.machine import turns
 from orchestrator.report.charts.theme import Drawing, Layout, Palette
 from orchestrator.report.document import Absent, Grid, Picture, Section
-from orchestrator.report.material import Material
-from orchestrator.report.sections.results import palette_of
+from orchestrator.report.material import Material, palette_of
 from orchestrator.report.verdict import in_a_headline
 from orchestrator.report.words import MISSING, count, counted, ended, number, seconds, span, times
 

@@ -8,7 +8,8 @@ import pandas as pd
 
 from orchestrator.report.document import Absent, Cell, Grid, Section
 from orchestrator.report.material import Material, Sign
-from orchestrator.report.sections.results import included_words, verdict_cell
+from orchestrator.report.sections.arm_numbers import included_words
+from orchestrator.report.sections.effect_sizes import verdict_cell
 from orchestrator.report.words import MISSING, count, counted, listed, percent, shortened, size, span, times
 from orchestrator.statistics.claims import Beside
 from orchestrator.vocabulary import VERDICTS
