@@ -23,6 +23,7 @@ class Source(Enum):
     imported = "imported"  # a folder that `interlace checkpoint import` made, found by the checkpoint's name
     dummy = "dummy"  # random weights of a named shape; labelled so everywhere
     simulated = "simulated"  # no weights at all: for the simulated engine
+    unknown = "unknown"  # what a server that runs already holds: for engines that attach to one
 
 
 class Metric(Enum):

@@ -1,6 +1,5 @@
 """The `checkpoint` commands' work: list, import, make and inspect model weights."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,37 +10,11 @@ from orchestrator.configuration.groups import Parts
 from orchestrator.errors import InputError
 from orchestrator.views.terminal import console, table
 from workers.errors import EngineError
-from workers.weights.checkpoints import CheckpointInfo, describe, inspect, resolve
+from workers.weights.checkpoints import CheckpointInfo, describe, resolve
 from workers.weights.folders import checkpoints_dir
 
 if TYPE_CHECKING:
     from workers.weights.quantisation import Quantisation
-
-WITHOUT_WEIGHTS = "simulated"
-
-
-def list_checkpoints(*, config_dir: Path | None) -> None:
-    """Print the checkpoints that can be named, and whether they are on this machine."""
-    parts = Parts(config_dir)
-    names = parts.options("checkpoint")
-    parts.load([("checkpoint", name) for name in names])
-    made = table("checkpoint", "source", "bits", "draft", "weights", right=("bits",))
-    for name in names:
-        config = parts.values(("checkpoint", name))
-        bits = "" if config["bits"] is None else str(config["bits"])
-        made.add_row(Text(name), config["source"], bits, config["draft"] or "", _presence(config))
-    console().print(made)
-
-
-def _presence(config: dict[str, object]) -> str:
-    """Describe in a few words whether a checkpoint's weights are on this machine."""
-    if config["source"] == WITHOUT_WEIGHTS:
-        return "none needed"
-    try:
-        info = describe(resolve(config))
-    except EngineError as error:
-        return "not imported" if config["source"] == "imported" else str(error)
-    return "not fetched" if info is None else f"{info.weights_bytes / 1e9:.2f} GB"
 
 
 def import_checkpoint(source: str, *, name: str | None, bits: int | None) -> None:
@@ -127,12 +100,10 @@ def make_checkpoint(
 
 def _source_config(parts: Parts, source: str) -> dict[str, Any]:
     """The configuration of a checkpoint, given by its name or as a folder."""
-    if source in parts.options("checkpoint"):
-        parts.load([("checkpoint", source)])
-        return parts.values(("checkpoint", source))
-    if Path(source).is_dir():
-        return {"name": Path(source).name, "source": "local", "path": source}
-    raise InputError(f"{source}: no checkpoint or folder of this name; see `interlace checkpoint list`")
+    if source not in parts.options("checkpoint") and parts.add_place(source, where=source) is None:
+        raise InputError(f"{source}: no checkpoint or folder of this name; see `interlace checkpoint list`")
+    parts.load([("checkpoint", source)])
+    return parts.values(("checkpoint", source))
 
 
 def _made_name(source: str, wanted: "Quantisation") -> str:
@@ -153,15 +124,8 @@ def inspect_checkpoint(name: str, *, config_dir: Path | None) -> None:
     Raises:
         InputError: no such checkpoint, or one that cannot be read.
     """
-    parts = Parts(config_dir)
     try:
-        if name in parts.options("checkpoint"):
-            parts.load([("checkpoint", name)])
-            info = describe(resolve(parts.values(("checkpoint", name))))
-        else:
-            if os.sep not in name and not Path(name).is_dir():
-                raise InputError(f"{name}: no checkpoint or folder of this name; see `interlace checkpoint list`")
-            info = inspect(Path(name))
+        info = describe(resolve(_source_config(Parts(config_dir), name)))
     except EngineError as error:
         raise InputError(str(error)) from error
     if info is None:

@@ -15,8 +15,8 @@ def command() -> None:
 @command.command("list")
 @options.config_dir
 def list_(config_dir: Path | None) -> None:
-    """List the checkpoints, and whether each is on this machine."""
-    from orchestrator.commands.checkpoint_actions import list_checkpoints
+    """List the checkpoints that can be named, the models in the hub's cache, and the servers that answer now."""
+    from orchestrator.commands.checkpoint_list import list_checkpoints
 
     list_checkpoints(config_dir=config_dir)
 
@@ -70,7 +70,7 @@ def make(
 @click.argument("name")
 @options.config_dir
 def inspect(name: str, config_dir: Path | None) -> None:
-    """Print a checkpoint's shape, bytes and digest. NAME is that of a configuration, or a folder."""
+    """Print a checkpoint's shape, bytes and digest. NAME is an option, a hub id, or a folder."""
     from orchestrator.commands.checkpoint_actions import inspect_checkpoint
 
     inspect_checkpoint(name, config_dir=config_dir)

@@ -12,7 +12,7 @@ from typing import Any
 from conf import schema
 from conf.store import setting_names
 from orchestrator.configuration.checks import all_settings, engines_with, has_key
-from orchestrator.configuration.engines import is_simulated, unusable_engines
+from orchestrator.configuration.engines import is_attached, is_simulated, unusable_engines
 from orchestrator.configuration.environments import distinct_environments, environment_of
 from orchestrator.configuration.groups import Part, Parts
 from orchestrator.configuration.names import name_arms
@@ -92,7 +92,7 @@ def _load_mentioned(products: Sequence[Sequence[Setting]], defaults: Mapping[str
     for setting in itertools.chain.from_iterable(products):
         if setting.key in ARM_GROUPS:
             mentioned += [(setting.key, _option(setting, value, parts)) for value in setting.values]
-    parts.load([*mentioned, ("checkpoint", "simulated")])
+    parts.load([*mentioned, ("checkpoint", "simulated"), ("checkpoint", "served")])
 
 
 def _option(setting: Setting, value: Any, parts: Parts) -> str:
@@ -121,6 +121,8 @@ def checked_option(setting: Setting, value: Any, parts: Parts) -> str:
     options = parts.options(setting.key)
     option = value if isinstance(value, str) else str(value)
     if option not in options:
+        if setting.key == "checkpoint" and parts.add_place(option, where=setting.where) is not None:
+            return option
         if setting.key == "engine" and option in unusable_engines():
             raise InputError(f"{setting.where}: engine {option} cannot be used: {unusable_engines()[option]}")
         package = "; a package needs its version, as in mlx-lm==0.31.3" if setting.key == "environment" else ""
@@ -140,8 +142,10 @@ def _combine(product: Sequence[Setting], defaults: Mapping[str, str], parts: Par
         chosen = {setting.key: _packages_key(value) for setting, value in pairs if setting.key == "environment"}
         chosen |= {setting.key: str(value) for setting, value in pairs if setting.key in _NAMED_GROUPS}
         options = {group: chosen.get(group, defaults[group]) for group in ARM_GROUPS}
-        if "checkpoint" not in chosen and is_simulated(parts.schema(("engine", options["engine"]))):
-            options["checkpoint"] = "simulated"  # the default checkpoint's name would claim a model that never ran
+        if "checkpoint" not in chosen:  # the default checkpoint's name would claim a model that never ran
+            kind = parts.schema(("engine", options["engine"]))
+            without = "simulated" if is_simulated(kind) else "served" if is_attached(kind) else None
+            options["checkpoint"] = without or options["checkpoint"]
         settings = tuple(pair for pair in pairs if pair[0].key not in ARM_GROUPS)
         yield Combination(options=options, settings=settings)
 
@@ -228,8 +232,9 @@ def _draft(engine: dict[str, Any], checkpoint: dict[str, Any], kind: type[Any], 
             f"engine {engine['name']} needs a draft and checkpoint {checkpoint['name']} names none; "
             f"set engine.draft to a checkpoint: {', '.join(parts.options('checkpoint'))}"
         )
-    if draft is not None and draft not in parts.options("checkpoint"):
-        source = "engine.draft" if engine["draft"] else f"draft of checkpoint {checkpoint['name']}"
+    source = "engine.draft" if engine["draft"] else f"draft of checkpoint {checkpoint['name']}"
+    known = draft is None or draft in parts.options("checkpoint")
+    if draft is not None and not known and parts.add_place(draft, where=f"{source}={draft}") is None:
         raise InputError(f"{source}={draft}: no such checkpoint; {suggest(draft, parts.options('checkpoint'))}")
     engine["draft"] = draft
     return draft

@@ -25,6 +25,7 @@ from workers.settings import EngineSettings, setting
 
 _TARGET = re.compile(r"^_target_: *(\S+) *$", re.MULTILINE)
 _SIMULATED = "workers.engines.simulated.Simulated"
+_ATTACHED = "workers.engines.openai_http.OpenaiHttp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +63,8 @@ def _engines() -> Engines:
     kinds: dict[str, EngineKind] = {}
     unusable: dict[str, str] = {}
     for path in sorted((Path(conf.__file__).parent / "engine").glob("*.yaml"), key=_plain_first):
-        (target,) = _TARGET.findall(path.read_text(encoding="utf-8"))
-        kinds[path.stem] = kind_of(path.stem, target)
+        for target in _TARGET.findall(path.read_text(encoding="utf-8")):  # none: settings of another engine
+            kinds[path.stem] = kind_of(path.stem, target)
     for entry in offered():
         package = entry.dist.name if entry.dist is not None else entry.value
         if entry.name in kinds:
@@ -151,6 +152,17 @@ def kind_by_target(target: str) -> EngineKind | None:
 def is_simulated(schema: type[Any]) -> bool:
     """Return whether a schema belongs to the simulated engine, which measures nothing."""
     return any(kind.schema is schema for kind in engine_kinds().values() if kind.target == _SIMULATED)
+
+
+def is_attached(schema: type[Any]) -> bool:
+    """Return whether a schema belongs to the engine that speaks to a server which runs already."""
+    return any(kind.schema is schema for kind in engine_kinds().values() if kind.target == _ATTACHED)
+
+
+def presets() -> list[str]:
+    """The shipped options that are another engine with settings of their own, such as a server's address."""
+    files = sorted((Path(conf.__file__).parent / "engine").glob("*.yaml"))
+    return [path.stem for path in files if path.stem not in engine_kinds()]
 
 
 @cache

@@ -29,6 +29,7 @@ from orchestrator.configuration.checks import (
 )
 from orchestrator.configuration.engines import engine_kinds, kind_by_target, register_engines, without_file
 from orchestrator.configuration.overrides import COMMAND_LINE, Setting, suggest
+from orchestrator.configuration.places import place_of
 from orchestrator.configuration.references import ALLOWED, references_kept, register_resolvers
 from orchestrator.errors import InputError
 
@@ -73,6 +74,21 @@ class Parts:
         if part not in self._nodes:
             self._nodes[part] = self._typed(part, OmegaConf.create(dict(values)))
         return part[1]
+
+    def add_place(self, text: str, *, where: str) -> str | None:
+        """Make an option of a checkpoint that is named by its place; return the option's name, or None if it is none.
+
+        Args:
+            where: the override, for messages.
+
+        Raises:
+            InputError: see `place_of`.
+        """
+        part = ("checkpoint", text)
+        if part in self._nodes:
+            return text
+        found = place_of(text, where=where)
+        return None if found is None else self.define(part, found)
 
     def file(self, part: Part) -> Path:
         """The YAML file of an option that exists; of an engine that a package brings, where that is declared."""

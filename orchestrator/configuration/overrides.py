@@ -4,12 +4,14 @@ Hydra's multirun is not used: it runs jobs one after the other in a fixed order,
 Here every value of a sweep belongs to an arm of one interleaved run.
 """
 
+import csv
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 from hydra.core.config_loader import ConfigLoader
@@ -17,6 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString, RangeSweep, Transformer, ValueType
 from hydra.errors import HydraException
 
+from orchestrator.configuration.places import is_place
 from orchestrator.errors import InputError
 
 OptionsOf = Callable[[str], Sequence[str]]
@@ -29,6 +32,9 @@ COMMAND_LINE = "the command line"
 _TEXT_KEY = "control"
 # Takes requirements, whose signs of comparison the grammar would want quoted; a shell removes the quotes.
 _PACKAGE_KEY = "environment"
+# May be a path, which holds what the grammar would want quoted: ~, spaces, parentheses.
+_PLACE_KEYS = ("checkpoint", "engine.draft")
+_CALL = re.compile(r"\w+\(|[\[{$]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +106,8 @@ def _parse_line(line: str, origin: str, options_of: OptionsOf) -> Setting:
     key, equals, text = line.partition("=")
     if equals and key == _TEXT_KEY:
         return Setting(key=key, values=(_unquoted(text),), line=line, origin=origin)
+    if equals and key in _PLACE_KEYS and (places := _places(text)) is not None:
+        return Setting(key=key, values=places, line=line, origin=origin)
     override = _parsed(f"{key}={quoted_packages(text)}" if key == _PACKAGE_KEY else line, options_of)
     probe = Setting(key=override.key_or_group, values=(), line=line, origin=origin)
     _check_form(override, probe)
@@ -131,6 +139,19 @@ def quoted_packages(text: str) -> str:
 @lru_cache(maxsize=1)
 def _parser() -> OverridesParser:
     return OverridesParser.create()
+
+
+def _places(text: str) -> tuple[str, ...] | None:
+    """The values of an override that names checkpoints by their places; None: the grammar reads it.
+
+    A comma separates values, except within quotes, and except in a path that exists with it.
+    """
+    if _CALL.match(text) or not any(is_place(_unquoted(each)) for each in text.split(",")):
+        return None
+    if Path(text).expanduser().exists():
+        return (text,)
+    values = next(csv.reader([text], skipinitialspace=True, quotechar="'" if "'" in text else '"'))
+    return tuple(value.strip() for value in values if value.strip()) or None
 
 
 def _parsed(line: str, options_of: OptionsOf) -> Override:

@@ -5,12 +5,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.configuration.engines import is_simulated
+from orchestrator.configuration.engines import is_attached, is_simulated
 from orchestrator.configuration.groups import Part, Parts
 from orchestrator.configuration.overrides import Setting, suggest
 from orchestrator.errors import InputError
 
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
+_WITHOUT_WEIGHTS = ("simulated", "served")
 _NEEDED = {"hub": "hub_id", "local": "path", "gguf": "path", "dummy": "shape"}
 
 
@@ -28,6 +29,10 @@ def usable(
     name, source = checkpoint["name"], checkpoint["source"]
     if is_simulated(engine):
         return checkpoint
+    if source == "unknown" and not is_attached(engine):
+        raise InputError(
+            f"checkpoint {name} is whatever a server holds, for engines that attach to one: {_real(parts)}"
+        )
     if source == "simulated":
         raise InputError(f"checkpoint {name} has no weights and is for engine=simulated; {_real(parts)}")
     needed = _NEEDED.get(source)
@@ -68,7 +73,7 @@ def interpreter(engine: dict[str, Any], *, part: Part, parts: Parts, given: Mapp
 
 
 def _real(parts: Parts) -> str:
-    return f"choose another: {', '.join(name for name in parts.options('checkpoint') if name != 'simulated')}"
+    return f"choose another: {', '.join(name for name in parts.options('checkpoint') if name not in _WITHOUT_WEIGHTS)}"
 
 
 def _check_shape(checkpoint: Mapping[str, Any]) -> None:

@@ -87,7 +87,7 @@ def cache_of(engine: Mapping[str, Any]) -> Cache:
 
 def is_attached(arm: Arm) -> bool:
     """Return whether an already running server answers: it holds its model whatever this run does."""
-    return bool(arm.engine.get("attach")) or str(arm.engine["name"]) == "openai_http"
+    return bool(arm.engine.get("attach")) or str(arm.engine["_target_"]).endswith(".OpenaiHttp")
 
 
 def conversations(prompts: Sequence[Prompt]) -> tuple[Conversation, ...]:

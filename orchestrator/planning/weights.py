@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import InputError, RefusedError
-from orchestrator.plan import Arm, Plan
+from orchestrator.plan import Arm, Plan, canonical_json
 from orchestrator.planning.fit import describe_arm, gb, misfit
 from orchestrator.planning.memory import MemoryPlan
 from orchestrator.planning.residency import conversations, found_here, is_attached, is_simulated, model_size, plan_of
@@ -67,17 +67,17 @@ def _find(
 ) -> tuple[dict[str, Any], CheckpointInfo | None]:
     if is_simulated(arm):
         return dict(checkpoint), None
-    name = checkpoint["name"]
-    if name not in found:
+    name, key = checkpoint["name"], canonical_json(checkpoint)  # two folders may have one name
+    if key not in found:
         try:
             resolved = resolve(checkpoint)
             if resolved["source"] == "hub":  # a worker of any environment, and a server, find it by its folder
                 folder = find_folder(resolved)
                 resolved["path"] = None if folder is None else str(folder)
-            found[name] = resolved, describe(resolved)
+            found[key] = resolved, describe(resolved)
         except EngineError as error:
             raise InputError(f"arm {arm.name}, checkpoint {name}: {error}") from error
-    return found[name]
+    return found[key]
 
 
 def wrong_draft(plan: Plan) -> str | None:

@@ -57,6 +57,8 @@ def resolve(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
                 remedy="write it as owner/model, or use source=local with a path",
             )
         return dict(checkpoint)
+    if source == "unknown":
+        return dict(checkpoint)  # whatever a server holds
     if source == "dummy":
         _require(checkpoint, "shape")
         if checkpoint["shape"] not in SHAPES:

@@ -91,6 +91,50 @@ def commit_here(checkpoint: Mapping[str, Any]) -> str | None:
     return None if folder is None else folder.name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedModel:
+    """A model in the hub's cache, at one commit."""
+
+    hub_id: str
+    commit: str
+    size_bytes: int  # on the disk
+    why_not: str  # why it is not a complete checkpoint; empty: it is
+
+    @property
+    def complete(self) -> bool:
+        return not self.why_not
+
+
+def cached_models() -> list[CachedModel]:
+    """The models in the hub's cache on this machine, whichever program brought them, by their ids."""
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repos = scan_cache_dir(cache_folder()).repos
+    except (CacheNotFound, OSError, ValueError):
+        return []
+    found = [
+        CachedModel(
+            hub_id=repo.repo_id,
+            commit=revision.commit_hash,
+            size_bytes=revision.size_on_disk,
+            why_not=_why_not(repo.repo_id, revision),
+        )
+        for repo in repos
+        if repo.repo_type == "model"
+        for revision in repo.revisions
+    ]
+    return sorted(found, key=lambda model: (model.hub_id.lower(), model.commit))
+
+
+def _why_not(hub_id: str, revision: Any) -> str:
+    names = {file.file_name for file in revision.files}
+    if "config.json" not in names or not any(name.endswith(".safetensors") for name in names):
+        return "not for mlx-lm"
+    return "" if complete_folder(hub_id, revision.commit_hash) else "incomplete: fetch it again"
+
+
 # ---- what the hub holds ----
 
 
