@@ -50,7 +50,8 @@ def place_of(text: str, *, where: str) -> dict[str, Any] | None:
 
 def _path(text: str, where: str) -> Path:
     try:
-        return Path(text).expanduser().absolute()
+        path = Path(text).expanduser().absolute()
+        return path.resolve() if ".." in path.parts else path
     except (RuntimeError, ValueError) as error:  # ~nobody; a NUL
         raise InputError(f"{where}: {text!r} is not a path ({error})") from error
 
