@@ -71,21 +71,26 @@ def newest_runs(engine: Engine, *, limit: int) -> Sequence[ListedRun]:
     ]
 
 
-def choose_run(rows: Iterable[Sequence[object]], name: str) -> str:
+def choose_run(rows: Iterable[Sequence[object]], name: str, *, by_experiment: bool = False) -> str:
     """The id of the run that a full id, a unique part of one, or `last` names. A matching start goes before the rest.
 
     Args:
         rows: id, experiment and status of every run, newest first: what `RUNS_SQL` gives.
+        by_experiment: whether an experiment's name stands for its newest run.
 
     Raises:
         RunNotFoundError: none fits, or several; with the newest candidates.
     """
     wanted = name.strip().lower()
-    known = {str(run_id): f"{run_id} ({experiment}, {status})" for run_id, experiment, status in rows}
+    listed = [(str(run_id), str(experiment), status) for run_id, experiment, status in rows]
+    known = {run_id: f"{run_id} ({experiment}, {status})" for run_id, experiment, status in listed}
     if not known:
         raise RunNotFoundError("no run is stored yet; start one with `interlace run`")
     if wanted == LAST:
         return next(iter(known))
+    newest = {experiment.lower(): run_id for run_id, experiment, _ in reversed(listed)} if by_experiment else {}
+    if wanted in newest and wanted not in known:
+        return newest[wanted]
     fitting = _fitting(list(known), wanted)
     if len(fitting) == 1:
         return fitting[0]

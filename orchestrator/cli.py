@@ -32,6 +32,7 @@ _REFUSALS = {  # by the system, with the remedy
     errno.EIO: "the disk answered with an error; check it",
     errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
 }
+COMPLETE_VARIABLE = "_INTERLACE_COMPLETE"  # set by a shell that asks what to offer
 # Most of what a command allocates are modules, which stay: looking for garbage in them is a tenth of a short command.
 RARELY = (50_000, 20, 20)
 SUMMARIES = {  # the first sentence of each command's help
@@ -39,6 +40,7 @@ SUMMARIES = {  # the first sentence of each command's help
     "bisect": "Find the first release of PACKAGE between GOOD and BAD in which the speed changed.",
     "checkpoint": "Model weights: list, fetch, import, inspect, make.",
     "compare": "Compare two runs through the control that both contain.",
+    "completion": "Print a shell's completion script: commands, options, overrides, runs, stored queries.",
     "db": "The database itself.",
     "doctor": "Show what this machine can run and record, and why a reading is missing.",
     "engine": "Engines and their settings: list, show.",
@@ -148,7 +150,8 @@ def _keep_secrets() -> None:
 
 def _spinning() -> AbstractContextManager[object]:
     """A spinner on a terminal until the first output. None with --quiet: there it would turn while a run measures."""
-    if {"-h", "--help", "--version", "--quiet"} & set(sys.argv) or not sys.stderr.isatty():
+    silent = {"-h", "--help", "--version", "--quiet"} & set(sys.argv) or COMPLETE_VARIABLE in os.environ
+    if silent or not sys.stderr.isatty():
         return nullcontext()
     from orchestrator.views.spinner import EndingStream, Spinner
 
@@ -172,7 +175,7 @@ def main() -> None:
     _keep_secrets()
     try:
         with _spinning():
-            code = cli.main(standalone_mode=False)
+            code = cli.main(standalone_mode=False, prog_name="interlace", complete_var=COMPLETE_VARIABLE)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

@@ -2,13 +2,13 @@
 
 import click
 
-from orchestrator.commands import options
+from orchestrator.commands import completing, options
 from orchestrator.commands.stored_runs import measured_run, open_stored
 from orchestrator.errors import IncompleteError
 
 
 @click.command("audit")
-@click.argument("run_text", metavar="RUN", default="last")
+@click.argument("run_text", shell_complete=completing.runs, metavar="RUN", default="last")
 @options.db
 @options.fail_on
 @options.document_format

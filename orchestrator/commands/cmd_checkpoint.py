@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.commands import options
+from orchestrator.commands import completing, options
 
 
 @click.group("checkpoint")
@@ -22,7 +22,9 @@ def list_(config_dir: Path | None) -> None:
 
 
 @command.command("fetch")
-@click.argument("names", metavar="NAME|OWNER/MODEL[@REVISION]...", nargs=-1, required=True)
+@click.argument(
+    "names", metavar="NAME|OWNER/MODEL[@REVISION]...", nargs=-1, required=True, shell_complete=completing.checkpoints
+)
 @options.config_dir
 @click.option("--anyway", is_flag=True, help="Also while a run is measured on this machine, which this disturbs.")
 @click.option("--quiet", is_flag=True, help="No progress.")
@@ -67,7 +69,7 @@ def make(
 
 
 @command.command("inspect")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.checkpoints)
 @options.config_dir
 def inspect(name: str, config_dir: Path | None) -> None:
     """Print a checkpoint's shape, bytes and digest. NAME is an option, a hub id, or a folder."""

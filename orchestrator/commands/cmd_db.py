@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands import options
+from orchestrator.commands import completing, options
 from orchestrator.errors import RefusedError
 from orchestrator.vocabulary import IMPORT_FORMATS
 
@@ -69,7 +69,7 @@ def backup(file: Path | None, url: str | None, *, force: bool) -> None:
 
 
 @command.command("export")
-@click.argument("run_text", metavar="RUN", default="last")
+@click.argument("run_text", shell_complete=completing.runs, metavar="RUN", default="last")
 @options.db
 @click.option("-o", "--output", required=True, type=options.FILE, help="The file to write.")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")

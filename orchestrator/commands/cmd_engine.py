@@ -2,6 +2,8 @@
 
 import click
 
+from orchestrator.commands import completing
+
 
 @click.group("engine")
 def command() -> None:
@@ -23,7 +25,7 @@ def list_() -> None:
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.engines)
 def show(name: str) -> None:
     """Show an engine's settings: what each takes, its default, its meaning and the engine's own word."""
     from orchestrator.configuration.engines import engine_kinds, unusable_engines

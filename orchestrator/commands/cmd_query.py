@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands import options
+from orchestrator.commands import completing, options
 from orchestrator.errors import InputError
 from orchestrator.vocabulary import QUERY_FORMATS
 
@@ -17,7 +17,7 @@ _TYPED = Path("SQL")  # where SQL on the command line comes from
 
 
 @click.command("query")
-@click.argument("asked", metavar="[NAME|FILE.sql|SQL]", required=False)
+@click.argument("asked", shell_complete=completing.queries, metavar="[NAME|FILE.sql|SQL]", required=False)
 @options.db
 @click.option("--list", "listing", is_flag=True, help="List the stored queries.")
 @click.option("--show", is_flag=True, help="Print the query instead of running it.")

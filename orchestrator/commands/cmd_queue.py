@@ -27,11 +27,12 @@ def add(overrides: tuple[str, ...], config_dir: Path | None) -> None:
     While a run is measured on this machine nothing is fetched, for that would disturb it: `work` fetches before this
     run's turn.
     """
-    from orchestrator.commands.planned_run import compose_run, fetched_run, pinned_run, store_run
+    from orchestrator.commands.planned_run import compose_run, fetched_run, pinned_run, refuse_bare, store_run
     from orchestrator.planning.fetching import to_fetch
     from orchestrator.queue.machine_lock import machine_holder
     from orchestrator.views.terminal import console
 
+    refuse_bare("queue add", overrides, config_dir=config_dir)
     planned = compose_run(overrides, config_dir=config_dir)
     if (holder := machine_holder()) is not None and to_fetch(planned.plan):
         console().print(f"not fetched now: this machine is measuring ({holder}); `interlace work` fetches it first")

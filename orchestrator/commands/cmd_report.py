@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from orchestrator.commands import options
+from orchestrator.commands import completing, options
 from orchestrator.commands.stored_runs import measured_run, open_stored
 
 PATH = click.Path(path_type=Path)
 
 
 @click.command("report")
-@click.argument("run_text", metavar="RUN", default="last")
+@click.argument("run_text", shell_complete=completing.runs, metavar="RUN", default="last")
 @options.db
 @click.option("-o", "--output", required=True, type=PATH, metavar="FILE.html", help="The page to write.")
 @click.option("--images", type=PATH, metavar="DIR", help="Also write each chart as PNG and SVG.")

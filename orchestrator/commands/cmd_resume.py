@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.commands import options
+from orchestrator.commands import completing, options
 from orchestrator.commands.stored_runs import named_run, open_stored, unfinished_run
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @click.command("resume")
-@click.argument("run_text", metavar="[RUN]", default="last")
+@click.argument("run_text", shell_complete=completing.runs, metavar="[RUN]", default="last")
 @options.db
 @options.fail_on
 @click.option("--yes", "agreed", is_flag=True, help="Agree to what the plan executes, if asked.")

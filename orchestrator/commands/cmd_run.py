@@ -38,7 +38,9 @@ def command(
     if from_run is None and (agreed or url is not None):
         raise click.UsageError("--yes and --db belong to --from RUN; without it the database is INTERLACE_DB")
     if from_run is None:
-        from orchestrator.commands.planned_run import compose_run
+        from orchestrator.commands.planned_run import compose_run, refuse_bare
+
+        refuse_bare("run", overrides, config_dir=config_dir)
 
         planned = compose_run(overrides, config_dir=config_dir)
     else:

@@ -6,11 +6,19 @@ from typing import Any
 
 import click
 
+from orchestrator.commands import completing
 from orchestrator.vocabulary import DIRECTIONS, METRICS, VERDICTS
 
 Command = Callable[..., Any]
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class Words(click.Choice[str]):
+    """A choice that takes `could-be-drift` and `Could be drift` for could_be_drift."""
+
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        return "_".join(super().normalize_choice(str(choice), ctx).lower().replace("-", " ").replace("_", " ").split())
 
 
 def config_dir(command: Command) -> Command:
@@ -24,7 +32,8 @@ def config_dir(command: Command) -> Command:
 
 def plan_arguments(command: Command) -> Command:
     """OVERRIDES and `--config-dir`: what a plan is composed of."""
-    return click.argument("overrides", nargs=-1, metavar="[OVERRIDES]...")(config_dir(command))
+    argument = click.argument("overrides", nargs=-1, metavar="[OVERRIDES]...", shell_complete=completing.overrides)
+    return argument(config_dir(command))
 
 
 def db(command: Command) -> Command:
@@ -39,7 +48,7 @@ def fail_on(command: Command) -> Command:
     return click.option(
         "--fail-on",
         multiple=True,
-        type=click.Choice([*VERDICTS, *DIRECTIONS]),
+        type=Words([*VERDICTS, *DIRECTIONS]),
         help="Exit with 1 when a comparison over all prompts has this verdict, or is supported in this direction."
         " Repeatable.",
     )(command)
@@ -53,5 +62,5 @@ def document_format(command: Command) -> Command:
 def metric(*, help: str | None = None, default: str | None = None) -> Callable[[Command], Command]:
     """`--metric`, as `metric`."""
     return click.option(
-        "--metric", type=click.Choice(METRICS), default=default, show_default=default is not None, help=help
+        "--metric", type=Words(list(METRICS)), default=default, show_default=default is not None, help=help
     )

@@ -15,6 +15,7 @@ from db.engine import Database
 from db.session import database_path, database_url, open_database
 from orchestrator.configuration.compose import make_plan
 from orchestrator.environments.provision import made
+from orchestrator.errors import InputError
 from orchestrator.plan import Plan
 from orchestrator.planning.fetching import fetch_weights, pinned_by_hub, to_fetch
 from orchestrator.planning.residency import is_simulated
@@ -42,6 +43,29 @@ class Planned:
     def measured(self) -> bool:
         """Return whether the run measures anything: not all arms are simulated."""
         return not all(is_simulated(arm) for arm in self.plan.arms)
+
+
+_EXAMPLES = """
+  interlace {0} sweep=quickstart
+      a first answer in minutes on any machine
+  interlace {0} checkpoint=qwen3-8b-4bit,qwen3-8b-8bit
+      4 against 8 bits
+  interlace {0} checkpoint=mlx-community/Qwen3-8B-4bit engine=mlx_lm,prompt_lookup
+      with and without a way of drafting; any model of the hub, or a folder
+  interlace {0} engine=ollama,lm_studio engine.model=MODEL
+      two servers that run already
+Names: interlace checkpoint list, interlace engine list. What would run: interlace plan ..."""
+
+
+def refuse_bare(command: str, overrides: Sequence[str], *, config_dir: Path | None) -> None:
+    """Refuse a command that names nothing to compare: the defaults alone would be hours of work for no answer.
+
+    Raises:
+        InputError: with examples.
+    """
+    if overrides or (config_dir is not None and (config_dir / "config.yaml").is_file()):
+        return
+    raise InputError(f"{command}: name what to compare; nothing was started. For example:{_EXAMPLES.format(command)}")
 
 
 def compose_run(overrides: Sequence[str], *, config_dir: Path | None) -> Planned:

@@ -85,7 +85,9 @@ def unfinished_run(database: "Database") -> str:
 
 
 def named_run(database: "Database", run_text: str) -> str:
-    """The id of the run that a person names: an id, a unique part of one, or `last`. Loads no pandas.
+    """The id of the run that a person names: an id, a unique part of one, an experiment's newest run, or `last`.
+
+    Loads no pandas.
 
     Raises:
         RunNotFoundError: none fits, or several.
@@ -96,4 +98,4 @@ def named_run(database: "Database", run_text: str) -> str:
     from db.session import plain_read
 
     with plain_read(database) as connection:
-        return choose_run([tuple(row) for row in connection.execute(text(RUNS_SQL))], run_text)
+        return choose_run([tuple(row) for row in connection.execute(text(RUNS_SQL))], run_text, by_experiment=True)

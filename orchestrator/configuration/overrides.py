@@ -34,6 +34,7 @@ _TEXT_KEY = "control"
 _PACKAGE_KEY = "environment"
 # May be a path, which holds what the grammar would want quoted: ~, spaces, parentheses.
 _PLACE_KEYS = ("checkpoint", "engine.draft")
+_NAMED_ALONE = ("sweep", "checkpoint", "engine", "workload")  # a name of one of these is typed without its group
 _CALL = re.compile(r"\w+\(|[\[{$]")
 
 
@@ -106,6 +107,8 @@ def _parse_line(line: str, origin: str, options_of: OptionsOf) -> Setting:
     key, equals, text = line.partition("=")
     if equals and key == _TEXT_KEY:
         return Setting(key=key, values=(_unquoted(text),), line=line, origin=origin)
+    if not equals and re.fullmatch(r"[\w.-]+", line):
+        raise InputError(_without_value(line, options_of))
     if equals and key in _PLACE_KEYS and (places := _places(text)) is not None:
         return Setting(key=key, values=places, line=line, origin=origin)
     override = _parsed(f"{key}={quoted_packages(text)}" if key == _PACKAGE_KEY else line, options_of)
@@ -139,6 +142,15 @@ def quoted_packages(text: str) -> str:
 @lru_cache(maxsize=1)
 def _parser() -> OverridesParser:
     return OverridesParser.create()
+
+
+def _without_value(word: str, options_of: OptionsOf) -> str:
+    """What is wrong with a word alone on the override line, and what was probably meant."""
+    exact = [f"{group}={word}" for group in _NAMED_ALONE if word in options_of(group)]
+    near = [f"{group}={found}" for group in _NAMED_ALONE if (found := nearest(word, options_of(group))) is not None]
+    meant = exact or near[:2]
+    hint = f"did you mean {' or '.join(meant)}? " if meant else ""
+    return f"override {word!r} has no value; {hint}write key=value, such as sweep=quickstart"
 
 
 def _places(text: str) -> tuple[str, ...] | None:

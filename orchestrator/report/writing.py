@@ -10,6 +10,17 @@ from orchestrator.report.drawing import png_alone, svg_alone
 from workers.files.atomic import write_file
 from workers.files.private import MISNAMED, make_private_folder, refuse_unsafe
 
+_PICTURE = "its charts as pictures: --images DIR"
+_DATA = "its numbers: interlace query speed --format csv"
+_OTHER_KINDS = {
+    ".pdf": "for a PDF, open the page in a browser and print it",
+    ".md": "as Markdown: --markdown FILE.md",
+    ".markdown": "as Markdown: --markdown FILE.md",
+    **dict.fromkeys((".png", ".svg", ".jpg", ".jpeg"), _PICTURE),
+    **dict.fromkeys((".csv", ".json", ".parquet", ".xlsx"), _DATA),
+    **dict.fromkeys((".docx", ".txt", ".tex"), "as text: --markdown FILE.md"),
+}
+
 
 def check_targets(page: Path, images: Path | None, markdown: Path | None) -> None:
     """Refuse targets that could not be written, before any work.
@@ -17,6 +28,11 @@ def check_targets(page: Path, images: Path | None, markdown: Path | None) -> Non
     Raises:
         InputError: the path of a file is a folder, a link or a device, or the path of a folder is a file.
     """
+    kind = page.suffix.lower()
+    if kind in _OTHER_KINDS:
+        raise InputError(
+            f"-o {page}: a report is a web page: write -o {page.with_suffix('.html')}; {_OTHER_KINDS[kind]}"
+        )
     for path, option in ((page, "-o"), (markdown, "--markdown")):
         if path is not None and path.is_dir() and not path.is_symlink():
             raise InputError(f"{option} {path}: a folder is there; name a file, such as {path / 'report.html'}")
