@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from orchestrator.commands.completing import COMPLETE_VARIABLE
 from orchestrator.commands.lazy_group import LazyGroup
 
 EXIT_REFUSED, EXIT_INTERRUPTED = 4, 130
@@ -32,7 +33,6 @@ _REFUSALS = {  # by the system, with the remedy
     errno.EIO: "the disk answered with an error; check it",
     errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
 }
-COMPLETE_VARIABLE = "_INTERLACE_COMPLETE"  # set by a shell that asks what to offer
 # Most of what a command allocates are modules, which stay: looking for garbage in them is a tenth of a short command.
 RARELY = (50_000, 20, 20)
 SUMMARIES = {  # the first sentence of each command's help

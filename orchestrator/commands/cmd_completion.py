@@ -4,6 +4,8 @@ import sys
 
 import click
 
+from orchestrator.commands.completing import COMPLETE_VARIABLE
+
 HOW = {
     "bash": 'eval "$(interlace completion bash)"',
     "zsh": 'eval "$(interlace completion zsh)"',
@@ -23,10 +25,9 @@ def command(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from orchestrator.cli import COMPLETE_VARIABLE, cli
-
     kind = get_completion_class(shell)
     assert kind is not None
-    made = kind(cli, {}, "interlace", COMPLETE_VARIABLE)
+    root = click.get_current_context().find_root().command
+    made = kind(root, {}, "interlace", COMPLETE_VARIABLE)
     sys.stdout.write(made.source_template % made.source_vars())  # `source` runs bash to warn of old versions
     sys.stdout.write("\n")

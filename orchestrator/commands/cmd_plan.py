@@ -16,7 +16,7 @@ def command(overrides: tuple[str, ...], config_dir: Path | None, *, as_json: boo
     from orchestrator.configuration.compose import make_plan
     from orchestrator.environments.provision import looked_up
     from orchestrator.plan import dump
-    from orchestrator.views.machine_lines import machine_lines, noise_here
+    from orchestrator.views.machine_lines import noise_here, on_this_machine
 
     composed = make_plan(overrides, config_dir=config_dir, noise_of=noise_here)
     plan = looked_up(composed.plan)
@@ -29,5 +29,5 @@ def command(overrides: tuple[str, ...], config_dir: Path | None, *, as_json: boo
     from orchestrator.views.terminal import console
 
     schedule = build_schedule(plan)
-    lines = machine_lines(plan, schedule, url=database_url(composed.db_url))
-    print_plan(plan, schedule, console(), extra=lines)
+    here = on_this_machine(plan, schedule, url=database_url(composed.db_url))
+    print_plan(plan, schedule, console(), first=here.headline, extra=here.lines)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Offers = Iterable[tuple[str, str | None]]  # value, help
 Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+COMPLETE_VARIABLE = "_INTERLACE_COMPLETE"  # set by a shell that asks what to offer
 _RUNS_OFFERED = 20
 
 

@@ -17,14 +17,14 @@ from orchestrator.configuration.compose import make_plan
 from orchestrator.environments.provision import made
 from orchestrator.errors import InputError
 from orchestrator.plan import Plan
-from orchestrator.planning.fetching import fetch_weights, pinned_by_hub, to_fetch
+from orchestrator.planning.fetching import download_sizes, fetch_weights, pinned_by_hub, to_fetch
 from orchestrator.planning.residency import is_simulated
 from orchestrator.planning.weights import ArmWeights, fetch_line, find_weights, refuse_what_does_not_fit
 from orchestrator.running.preflight import warn
 from orchestrator.running.recorder import create_run
 from orchestrator.schedule import build_schedule
 from orchestrator.views.fetch_view import FetchTeller
-from orchestrator.views.machine_lines import machine_lines, noise_here
+from orchestrator.views.machine_lines import noise_here, on_this_machine
 from orchestrator.views.plan_view import print_plan
 from orchestrator.views.terminal import console
 from workers.machine.host import read_host
@@ -98,7 +98,7 @@ def fetched_run(planned: Planned, *, quiet: bool) -> Planned:
         return planned
     out = console()
     if not quiet:
-        out.print(Text(f"fetching {fetch_line(planned.plan)}"))
+        out.print(Text(f"fetching {fetch_line(download_sizes(planned.plan))}"))
     try:
         with FetchTeller(out, quiet=quiet) as teller:
             fetch_weights(planned.plan, tell=teller)
@@ -122,7 +122,8 @@ def store_run(planned: Planned, *, quiet: bool) -> tuple[Database, str]:
     database = open_database(planned.url)
     if not quiet:
         schedule = build_schedule(planned.plan)
-        print_plan(planned.plan, schedule, console(), extra=machine_lines(planned.plan, schedule, url=planned.url))
+        here = on_this_machine(planned.plan, schedule, url=planned.url)
+        print_plan(planned.plan, schedule, console(), first=here.headline, extra=here.lines)
     log_root = database_path(planned.url).parent / "logs"
     recorder = create_run(database, planned.plan, host=read_host(), weights=planned.weights, log_root=log_root)
     queue.add(database, recorder.run_id, now=dt.datetime.now(dt.UTC))

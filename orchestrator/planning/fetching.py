@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.plan import Arm, Plan
-from orchestrator.planning.residency import is_attached, is_simulated
+from orchestrator.planning.residency import is_attached, is_simulated, model_size
 
 if TYPE_CHECKING:
     from workers.weights.hub import Snapshot
     from workers.weights.hub_download import Progress
+
+ASKED_S = 3.0  # how long a plan waits for the hub's answer on a size
 
 Key = tuple[str, str | None]  # of a hub checkpoint: its id and revision
 
@@ -28,6 +30,28 @@ def quiet(progress: "Progress") -> None:
 def to_fetch(plan: Plan) -> list[dict[str, Any]]:
     """The hub checkpoints of a plan that are not completely on this machine, each once."""
     return [each for each in _hub_checkpoints(plan.arms) if _commit_here(each) is None]
+
+
+def download_sizes(plan: Plan, *, ask: bool = True) -> dict[str, int | None]:
+    """The bytes that a run would fetch first, by checkpoint; None: unknown.
+
+    Args:
+        ask: whether the hub is asked, for a few seconds, about repositories whose size is not published.
+    """
+    return {str(each["name"]): _download_bytes(each, ask=ask) for each in to_fetch(plan)}
+
+
+def _download_bytes(checkpoint: Mapping[str, Any], *, ask: bool) -> int | None:
+    stated = model_size(checkpoint).weights_bytes
+    if stated is not None or not ask:
+        return stated
+    from workers.weights.hub import survey
+    from workers.weights.hub_errors import HubError
+
+    try:
+        return survey(checkpoint["hub_id"], checkpoint.get("revision"), waits_s=(), limit_s=ASKED_S).missing_bytes
+    except HubError:
+        return None
 
 
 def fetch_weights(

@@ -8,7 +8,7 @@ from orchestrator.errors import InputError, RefusedError
 from orchestrator.plan import Arm, Plan, canonical_json
 from orchestrator.planning.fit import describe_arm, gb, misfit
 from orchestrator.planning.memory import MemoryPlan
-from orchestrator.planning.residency import conversations, found_here, is_attached, is_simulated, model_size, plan_of
+from orchestrator.planning.residency import conversations, is_simulated, plan_of
 from workers.errors import EngineError
 from workers.weights.checkpoints import CheckpointInfo, describe, find_folder, resolve
 from workers.weights.drafts import BLOCK, MODEL, require_fit_of
@@ -133,17 +133,14 @@ def memory_line(memory: MemoryPlan) -> str:
     return f"{line}; the largest, {largest.name}: {describe_arm(largest)}"
 
 
-def fetch_line(plan: Plan) -> str | None:
-    """Name the hub checkpoints that a run would fetch first, with their published sizes; None if all are here."""
-    wanted: dict[str, Mapping[str, Any]] = {}
-    for arm in plan.arms:
-        if not is_attached(arm):
-            wanted |= {str(each["name"]): each for each in (arm.checkpoint, arm.draft) if each is not None}
-    missing = [each for each in wanted.values() if each.get("source") == "hub" and found_here(each) is None]
-    if not missing:
-        return None
-    sizes = [model_size(each).weights_bytes for each in missing]
-    models = [f"{each['name']} {gb(size)}" for each, size in zip(missing, sizes, strict=True)]
-    known = [size for size in sizes if size is not None]
-    total = f" ({gb(sum(known))} in all{'' if len(known) == len(sizes) else ', and what is unknown'})" if known else ""
+def fetch_line(downloads: Mapping[str, int | None]) -> str:
+    """What a run would fetch first, in one line.
+
+    Args:
+        downloads: bytes by checkpoint, see `orchestrator.planning.fetching.download_sizes`.
+    """
+    models = [f"{name} {gb(size)}" for name, size in downloads.items()]
+    known = [size for size in downloads.values() if size is not None]
+    rest = "" if len(known) == len(models) else ", and what is unknown"
+    total = f" ({gb(sum(known))} in all{rest})" if known and len(models) > 1 else ""
     return f"{', '.join(models)}{total}: not on this machine yet"

@@ -1,12 +1,16 @@
 """A plan's memory and duration on this machine, for the terminal."""
 
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.configuration.detecting import detects
 from orchestrator.environments.provision import states
 from orchestrator.plan import Plan
+from orchestrator.planning.fetching import download_sizes
 from orchestrator.planning.forecast import forecast
+from orchestrator.planning.headline import headline
 from orchestrator.planning.hosts import has_measured, known_rates
 from orchestrator.planning.residency import is_simulated, plan_of
 from orchestrator.planning.weights import fetch_line, memory_line, what_does_not_fit, wrong_draft
@@ -16,20 +20,51 @@ if TYPE_CHECKING:
     from orchestrator.statistics.drift import Setting as Noise
 
 
-def machine_lines(plan: Plan, schedule: Sequence[ScheduledTrial], *, url: str) -> list[tuple[str, str]]:
-    """Return memory, duration and the smallest effect that can be found, each in one line.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnThisMachine:
+    """A plan's meaning on this machine."""
+
+    headline: str  # download, memory and duration in one line
+    lines: list[tuple[str, str]]  # the same and more, each with its head
+
+
+def on_this_machine(plan: Plan, schedule: Sequence[ScheduledTrial], *, url: str) -> OnThisMachine:
+    """Download, memory, duration and the smallest effect that can be found.
+
+    The hub is asked, briefly, for sizes that nothing else states.
 
     Args:
         url: the database, for rates that were measured before; it need not exist.
     """
-    memory = plan_of(plan.arms, plan.prompts)
-    duration = forecast(plan, schedule, measured=known_rates(plan, url))
+    memory, measured = plan_of(plan.arms, plan.prompts), known_rates(plan, url)
+    duration = forecast(plan, schedule, measured=measured)
+    downloads = download_sizes(plan)
     lines = [("detects", _detects(plan, url)), ("memory", memory_line(memory)), ("duration", str(duration))]
     lines += [("environment", f"{name}: {words}") for name, words in states(plan)]
-    if missing := fetch_line(plan):
-        lines.append(("fetch", missing))
+    if downloads:
+        lines.append(("fetch", fetch_line(downloads)))
     why = wrong_draft(plan) or what_does_not_fit(plan)
-    return lines if why is None else [*lines, ("refused", why)]
+    first = headline(
+        downloads=downloads,
+        memory=memory,
+        residency=plan.design.residency,
+        duration=duration,
+        basis=_basis(plan, measured=len(measured) == len(plan.arms)),
+    )
+    return OnThisMachine(headline=first, lines=lines if why is None else [*lines, ("refused", why)])
+
+
+def _basis(plan: Plan, *, measured: bool) -> str:
+    """What a duration stands on, in a few words; the line of the duration has the figures."""
+    if measured:
+        return "by rates measured here"
+    if any(is_simulated(arm) for arm in plan.arms):
+        return "(simulated)"
+    if sys.platform != "darwin":
+        return "on this CPU, by an assumed rate"
+    from workers.machine.host import read_host
+
+    return f"on an {read_host().chip or 'Apple chip'}, from its bandwidth"
 
 
 def _detects(plan: Plan, url: str) -> str:

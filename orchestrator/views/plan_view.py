@@ -24,14 +24,23 @@ PLACES_SHOWN = 12  # per round
 
 
 def print_plan(
-    plan: Plan, schedule: Sequence[ScheduledTrial], out: Console, *, extra: Sequence[tuple[str, str]] = ()
+    plan: Plan,
+    schedule: Sequence[ScheduledTrial],
+    out: Console,
+    *,
+    first: str = "",
+    extra: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Print the plan.
 
     Args:
+        first: a line that goes before all: what people ask first.
         extra: further lines (head, words), such as memory and duration.
     """
     names = letters(plan)
+    if first:
+        out.print(Text(first, style="bold"))
+        out.print()
     out.print(_arms_table(plan, names))
     out.print()
     facts = Table.grid(padding=(0, 2, 0, 0))
