@@ -150,12 +150,10 @@ def test_bash_completes_a_typed_line(shell: Shell) -> None:
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     line = (
-        'interlace() { "$PYTHON" -m orchestrator "$@"; }; eval "$(interlace completion bash)";'
-        " COMP_WORDS=(interlace run sweep = quick); COMP_CWORD=4; _interlace_completion interlace;"
-        ' printf "%s\\n" "${COMPREPLY[@]}"'
+        'eval "$(interlace completion bash)"; COMP_WORDS=(interlace run sweep = quick); COMP_CWORD=4;'
+        ' _interlace_completion interlace; printf "%s\\n" "${COMPREPLY[@]}"'
     )
-    env = os.environ | shell.env | {"PYTHON": sys.executable}
-    done = subprocess.run(
-        ["bash", "-c", line], text=True, capture_output=True, env=env, cwd=Path(__file__).parents[2], check=False
-    )
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where the command is installed
+    env = os.environ | shell.env | {"PATH": path}
+    done = subprocess.run(["bash", "-c", line], text=True, capture_output=True, env=env, check=False)
     assert done.stdout.split() == ["quickstart"], done.stderr
