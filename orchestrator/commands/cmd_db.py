@@ -134,6 +134,47 @@ def merge(other: Path, url: str | None) -> None:
     _tell_merged(merge_database(database_url(url), other, read_plan=load))
 
 
+@command.command("delete")
+@click.argument("run_texts", metavar="RUN...", nargs=-1, required=True, shell_complete=completing.runs)
+@options.db
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
+@click.option("--yes", "agreed", is_flag=True, help="Agree, where there is no terminal to ask on.")
+def delete(run_texts: tuple[str, ...], url: str | None, *, dry_run: bool, agreed: bool) -> None:
+    """Delete runs with all that belongs to them, and their logs, once you have seen what goes.
+
+    RUN is an id or a unique part of one. A run that is being run, or that waits in the queue, is refused.
+    """
+    from orchestrator.commands.upkeep import delete as delete_runs
+
+    delete_runs(run_texts, url=url, agreed=agreed, dry_run=dry_run)
+
+
+@command.command("rename")
+@click.argument("run_text", metavar="RUN", shell_complete=completing.runs)
+@click.argument("name", metavar="EXPERIMENT")
+@options.db
+def rename(run_text: str, name: str, url: str | None) -> None:
+    """Move a run to the experiment of another name, which is made if need be."""
+    from orchestrator.commands.upkeep import rename as rename_run
+
+    rename_run(run_text, name, url=url)
+
+
+@command.command("prune")
+@options.db
+@click.option(
+    "--older-than", "days", type=click.FloatRange(min=0), default=0.0, metavar="DAYS", help="Only older ones."
+)
+@click.option("--simulated", is_flag=True, help="Simulated runs instead, whatever became of them.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
+@click.option("--yes", "agreed", is_flag=True, help="Agree, where there is no terminal to ask on.")
+def prune(url: str | None, days: float, *, simulated: bool, dry_run: bool, agreed: bool) -> None:
+    """Delete runs that failed, were interrupted or cancelled without one generation, once you have seen them."""
+    from orchestrator.commands.upkeep import prune as prune_runs
+
+    prune_runs(url=url, older_than_days=days, simulated=simulated, agreed=agreed, dry_run=dry_run)
+
+
 def _tell_merged(merged: "Merged") -> None:
     from db.escaping import shown_line
 
