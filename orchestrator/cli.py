@@ -54,6 +54,7 @@ SUMMARIES = {  # the first sentence of each command's help
     "resume": "Finish an interrupted run.",
     "run": "Plan, run now, and audit at the end.",
     "simulate": "Try your design on a simulated machine: false positives, power, width.",
+    "start": "Find a first plan by a few questions; it ends in the command line to keep.",
     "status": "Show what this machine measures and until when, what waits, and the last problems.",
     "work": "Execute the queued runs, one after the other.",
 }

@@ -54,6 +54,8 @@ _EXAMPLES = """
       with and without a way of drafting; any model of the hub, or a folder
   interlace {0} engine=ollama,lm_studio engine.model=MODEL
       two servers that run already
+  interlace start
+      asks what you want to know, and prints the command
 Names: interlace checkpoint list, interlace engine list. What would run: interlace plan ..."""
 
 

@@ -59,7 +59,7 @@ def plan_of(arms: Sequence[Arm], prompts: Sequence[Prompt]) -> MemoryPlan:
         )
         for arm in real
     ]
-    return plan_memory(memories, budget_bytes=_budget_bytes() if real else None)
+    return plan_memory(memories, budget_bytes=run_budget_bytes() if real else None)
 
 
 # The budget of dflash-mlx's server, if none is set.
@@ -156,7 +156,7 @@ def is_simulated(arm: Arm) -> bool:
     return target.endswith(".Simulated")
 
 
-def _budget_bytes() -> int | None:
+def run_budget_bytes() -> int | None:
     """Return Metal's recommendation if there is one, else a share of the memory."""
     return working_set_bytes() or share_of_memory_bytes(_memory_bytes())
 
