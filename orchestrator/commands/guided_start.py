@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
+from omegaconf import OmegaConf
 from rich.text import Text
 
 from db.escaping import shown_line
@@ -60,11 +61,8 @@ def start(given: Given) -> None:
     _show(here)
     question = _chosen(given.question, "question", QUESTIONS, asks=asks)
     answers = _completed(question, given.answers, here) if asks else given.answers
-    time = (
-        "quick"
-        if question == "quickstart"
-        else _chosen(given.time or (None if asks else "quick"), "time", _times(), asks=asks)
-    )
+    unasked = None if asks and question != "quickstart" else "quick"
+    time = _chosen(given.time or unasked, "time", _times(), asks=asks)
     lines = overrides_for(question, answers, time=time)
     composed = make_plan(lines, config_dir=given.config_dir, noise_of=noise_here)
     schedule = build_schedule(composed.plan)
@@ -214,8 +212,6 @@ def _saved(save: str, lines: Sequence[str], description: str) -> str:
     Raises:
         InputError: no folder and name, or the file is there or cannot be written.
     """
-    import yaml
-
     target = Path(save).expanduser()
     if not target.name or target.name != target.stem or target.parent == target:
         raise InputError(f"--save {save}: write DIR/NAME, such as lab/mine")
@@ -224,7 +220,7 @@ def _saved(save: str, lines: Sequence[str], description: str) -> str:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as stream:
-            yaml.safe_dump(content, stream, sort_keys=False, allow_unicode=True)
+            stream.write(OmegaConf.to_yaml(content))
     except FileExistsError as error:
         raise InputError(f"--save {save}: {file} is there already; choose another name") from error
     except OSError as error:
