@@ -96,12 +96,13 @@ def shipped_options_are_composed_once() -> Iterator[None]:
         parts = list(wanted)
         if self._dirs != [SHIPPED_DIR]:
             return compose(self, parts)
-        kept = [part for part in parts if part in nodes]
+        kept = [part for part in parts if part in nodes and part not in self._nodes]
         self._nodes |= {part: nodes[part] for part in kept}
         self._schemas |= {part: schemas[part] for part in kept}
         compose(self, parts)
-        nodes.update(self._nodes)
-        schemas.update(self._schemas)
+        shipped = [part for part in self._nodes if self._files(part)]  # a folder's or a hub's means another each time
+        nodes.update({part: self._nodes[part] for part in shipped})
+        schemas.update({part: self._schemas[part] for part in shipped})
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Parts, "load", load)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, cast
 
 from hydra.core.config_loader import ConfigLoader
@@ -19,7 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, QuotedString, RangeSweep, Transformer, ValueType
 from hydra.errors import HydraException
 
-from orchestrator.configuration.places import is_place
+from orchestrator.configuration.places import exists, is_place
 from orchestrator.errors import InputError
 
 OptionsOf = Callable[[str], Sequence[str]]
@@ -160,7 +159,7 @@ def _places(text: str) -> tuple[str, ...] | None:
     """
     if _CALL.match(text) or not any(is_place(_unquoted(each)) for each in text.split(",")):
         return None
-    if Path(text).expanduser().exists():
+    if exists(text):
         return (text,)
     values = next(csv.reader([text], skipinitialspace=True, quotechar="'" if "'" in text else '"'))
     return tuple(value.strip() for value in values if value.strip()) or None

@@ -23,6 +23,14 @@ def is_place(text: str) -> bool:
     return text.startswith(("/", "~", "./", "../")) or "/" in text or text.endswith(".gguf") or text in (".", "..")
 
 
+def exists(text: str) -> bool:
+    """Return whether a text is the path of something that exists."""
+    try:
+        return Path(text).expanduser().exists()
+    except (RuntimeError, ValueError, OSError):  # ~nobody; a NUL; a name that is too long
+        return False
+
+
 def place_of(text: str, *, where: str) -> dict[str, Any] | None:
     """The configuration of a checkpoint that is named by its place; None: the text names none.
 
@@ -35,7 +43,7 @@ def place_of(text: str, *, where: str) -> dict[str, Any] | None:
     if page := _HUB_PAGE.fullmatch(text):
         return _at_hub(page.group(1), page.group(2))
     path = _path(text, where)
-    if path.exists() and (is_place(text) or (path / "config.json").is_file()):
+    if exists(str(path)) and (is_place(text) or (path / "config.json").is_file()):
         return _on_disk(path, where)
     hub_id, _, revision = text.partition("@")
     if _HUB_ID.fullmatch(hub_id):

@@ -108,7 +108,8 @@ def test_a_gguf_file_is_a_checkpoint_and_a_server_is_named_by_its_option(here: P
         ("a/b/c", ["no such file or folder"]),
         ("absent.gguf", ["no such file or folder"]),
         ("~nobody-of-this-name/x", ["is not a path"]),
-        ("one\0x/", ["is not a path"]),
+        ("one\0x/", ["no such file or folder"]),
+        ("./" + "x" * 300, ["no such file or folder"]),
     ],
 )
 def test_what_is_no_checkpoint_is_told(value: str, words: list[str]) -> None:
