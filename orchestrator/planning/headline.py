@@ -7,6 +7,9 @@ from orchestrator.planning.fit import gb
 from orchestrator.planning.memory import MemoryPlan
 
 
+_SMALL_BYTES = 100_000_000  # less is shown in MB
+
+
 def headline(
     *, downloads: Mapping[str, int | None], memory: MemoryPlan, residency: str, duration: Estimate, basis: str
 ) -> str:
@@ -28,7 +31,9 @@ def _downloads(sizes: Mapping[str, int | None]) -> str:
     known = [size for size in sizes.values() if size is not None]
     if not known:
         return f"downloads {', '.join(sizes)} (size unknown)"
-    return f"downloads {'' if len(known) == len(sizes) else 'at least '}{gb(sum(known))}"
+    total = sum(known)
+    words = gb(total) if total >= _SMALL_BYTES else f"{total / 1e6:.1f} MB"
+    return f"downloads {'' if len(known) == len(sizes) else 'at least '}{words}"
 
 
 def _memory(memory: MemoryPlan, residency: str) -> str:

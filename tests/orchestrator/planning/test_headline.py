@@ -61,3 +61,7 @@ def test_what_is_not_known_is_not_made_up() -> None:
     assert line(memory(GB), downloads={"a": None, "b": GB}).startswith("downloads at least 1.0 GB; ")
     assert line(memory(GB), seconds=None).endswith("; how long is not known")
     assert line(memory(GB)).startswith("needs")
+
+
+def test_a_small_download_is_not_nothing() -> None:
+    assert line(memory(GB), downloads={"a": 12_500_000}).startswith("downloads 12.5 MB; ")
