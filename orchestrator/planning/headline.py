@@ -6,7 +6,6 @@ from orchestrator.planning.estimate import Estimate, about
 from orchestrator.planning.fit import gb
 from orchestrator.planning.memory import MemoryPlan
 
-
 _SMALL_BYTES = 100_000_000  # less is shown in MB
 
 
