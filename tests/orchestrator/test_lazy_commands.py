@@ -41,9 +41,9 @@ def test_there_is_a_module_for_each_command_and_no_other() -> None:
 
 
 def test_help_and_hints_load_no_command() -> None:
-    shown, hinted = interlace("--help"), interlace("statsu")
+    shown, hinted = interlace("--help"), interlace("reprot")
     assert "Judge a run" in shown.stdout
-    assert "Did you mean 'status'?" in hinted.stderr
+    assert "Did you mean 'report'?" in hinted.stderr
     assert hinted.returncode == 2
     assert shown.stderr.endswith("[]")
     assert hinted.stderr.endswith("[]")
