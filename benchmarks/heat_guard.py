@@ -2,10 +2,11 @@
 
     python -m benchmarks.heat_guard [RUNS]
 
-Two tables. The first holds random walks of 0 to 4 % per trial: without heat, a true 5 % whose interval is clear of 1 is
+The first table holds random walks of 0 to 4 % per trial. Without heat, a true 5 % whose interval is clear of 1 is
 stopped wrongly; with an arm that leaves heat (decay 0.8) and has no effect, an interval clear of 1 is stopped rightly.
 The second asks whether the order of prompts looks like carry-over: rounds of one prompt each, prompts far apart, with
-effects that differ by prompt, and no carry-over at all. About five minutes for 100 runs.
+effects that differ by prompt, and no carry-over at all. The third is the guard's cost under each drift profile, with 8
+rounds and no heat. About five minutes for 100 runs.
 """
 
 import math
@@ -18,11 +19,12 @@ from benchmarks.truth import ALPHA, CONTROL, TREATMENT, Design, simulate
 from orchestrator.effects import effect_of
 from orchestrator.schedule import AA_LABEL, draw_rounds
 from orchestrator.statistics.carry_over import carry_over
-from orchestrator.statistics.drift import Setting, drift_rows, noise_rows
+from orchestrator.statistics.drift import PROFILES, Setting, drift_rows, noise_rows, standard
 from orchestrator.statistics.heat import may_be_heat
 from orchestrator.statistics.heat_design import heat_of
 from orchestrator.statistics.lags import LagModel, Placed, Ran
 from orchestrator.statistics.observations import ScopeTrials
+from orchestrator.statistics.simulate import simulated_runs
 
 WALKS = (0.0, 0.01, 0.02, 0.04)  # per trial
 HEATS = (0.12, 0.25)
@@ -46,6 +48,16 @@ def walks(walk: float, heat: float, effect: float, rounds: int, runs: int) -> It
             labels=labels,
             prompts=None,
         )
+
+
+def profile_runs(profile: str, effect: float, rounds: int, runs: int) -> Iterator[ScopeTrials]:
+    """Runs of three entries under a drift profile at the size that the method is judged at."""
+    names = np.array(ENTRIES, dtype=object)
+    setting = standard(profile, len(ENTRIES) * rounds)
+    for run in simulated_runs(setting, arms=len(ENTRIES), rounds=rounds, effects=(), runs=runs, seed=0):
+        labels = names[run.arms]
+        y = run.y + math.log1p(effect) * (labels == TREATMENT)
+        yield ScopeTrials(y=y, rounds=run.rounds, labels=labels, prompts=None)
 
 
 def stopped(runs: Iterator[ScopeTrials]) -> Sequence[float]:
@@ -88,6 +100,12 @@ def main() -> None:
         for rounds in (10, 15, 40):
             strict, lenient = prompts(rounds, effects, 2 * runs)
             print(f"| {name} | {rounds} | {strict:.3f} | {lenient:.3f} |", flush=True)
+
+    print("\n| drift profile | true effect | clear of 1 | stands |\n|---|---|---|---|")
+    for profile in PROFILES:
+        for effect in (EFFECT, 2 * EFFECT):
+            clear, _, _, stands = stopped(profile_runs(profile, effect, 8, runs))
+            print(f"| {profile} | {effect:.0%} | {clear:.2f} | {stands:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import numpy as np
 from orchestrator.effects import Effect
 from orchestrator.estimation.inversion import Floats
 from orchestrator.statistics.comparability import Reason
-from orchestrator.statistics.losses import PairLosses
+from orchestrator.statistics.losses import LIMIT_LEVEL, PairLosses
 from orchestrator.statistics.observations import ScopeTrials
 
 
@@ -74,8 +74,9 @@ def limited(
 ) -> Reason | None:
     """Return why the lost trials contradict the verdict of the kept ones, or None if they do not.
 
-    "No difference" must hold with them as soon as one arm lost more. A difference must when the losses may well depend
-    on the arm or on its place.
+    "No difference" must hold with them as soon as one arm lost more, and is not said at all of an arm that may well
+    fail more often: what it would have shown may be worse than any value that was measured. A difference must hold with
+    them when the losses may well depend on the arm or on its place.
 
     Args:
         bounds: with the first attempts, and with the worst cases of what has no value.
@@ -90,9 +91,10 @@ def limited(
         return None
     known = [one for one in bounds if one is not None]
     agree = [_inside(one, margin) if same else _clear_like(one, effect) for one in known]
-    if known and all(agree):
+    fails_more = same and len(bounds) > 1 and losses.p_arm <= LIMIT_LEVEL
+    if known and all(agree) and not fails_more:
         return None
-    worst = known[agree.index(False)] if known else None
+    worst = None if fails_more or not known else known[agree.index(False)]
     span = "unknown" if worst is None else f"{worst.ratio:.3f} ({worst.ci_low:.3f} to {worst.ci_high:.3f})"
     text = (
         f"rounds lost, or without some values, because of {names[0]} alone: {losses.treatment}, because of {names[1]}"

@@ -79,6 +79,17 @@ def test_one_missing_value_forbids_no_difference_only_if_it_could_make_one() -> 
     assert whole(changed(frame, rows, end_to_end_tps=None), "same").verdict == "no_difference"
 
 
+def test_an_arm_whose_stalled_trials_have_no_value_is_not_called_equal() -> None:
+    """What is left of it is equal, and so is its worst round: what it would have shown is not known."""
+    frame = FlatRun(effects={"plain": 1.0, "same": 1.0}, rounds=20, noise=0.004).frame()
+    rows = ((frame["arm"] == "same") & frame["round"].isin([1, 4, 9, 16])).astype(bool)
+    found = whole(changed(frame, rows, end_to_end_tps=None), "same")
+    assert found.verdict == "could_be_drift"
+    (reason,) = texts(found, "losses")
+    assert "because of same alone: 4" in reason
+    assert "the effect could be unknown" in reason
+
+
 def test_a_prompt_that_an_arm_never_answers_is_no_gap() -> None:
     frame = FlatRun(effects={"plain": 1.0, "draft": 1.5}).frame()
     never = ((frame["arm"] == "draft") & (frame["prompt_id"] == "m1") & (frame["kind"] == "measured")).astype(bool)
