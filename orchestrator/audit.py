@@ -60,8 +60,7 @@ __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", 
 #    first attempts bound the verdict; waits by uncached tokens; best sets over all scopes; early stops by whole passes
 # 7: "no difference" requires similar times between tokens as well
 # 8: versions that the arms' environments declare are compared and do not confound
-# 9: trials that lack values without a stored loss count as lost, and an arm that fails more often is not "no
-#    different"; the guard against heat reads from the run how far the machine walks
+# 9: trials that lack values without a stored loss count as lost; an arm that fails more often is not "no difference"
 METHOD_VERSION = "9"
 TTFT = "ttft_s"
 

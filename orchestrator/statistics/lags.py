@@ -4,10 +4,9 @@ A trial of an arm adds decay ** (lag - 1) to the exposure of the trial `lag` pla
 machine or leaves it with a slower clock, the values of later trials follow their exposure to it. The arm itself is
 exposed the least, because it runs once in each round: it seems faster than it is.
 
-Values, levels and exposures go through one filter: the innovations of a random walk that is seen through noise (Harvey
-1989, local level model). What it leaves of a drift looks like noise. The test for carry-over takes the two variances as
-equal in any run; the guard of an effect reads their ratio from the run. Levels are those of the entries, each at each
-prompt where prompts have rounds enough; residuals are clipped, so that a spike is one odd trial.
+Values, levels and exposures go through one filter: the innovations of a random walk that is seen through noise of
+equal variance (Harvey 1989, local level model). What it leaves of a drift looks like noise. Levels are those of the
+entries, each at each prompt where prompts have rounds enough; residuals are clipped, so that a spike is one odd trial.
 """
 
 import math
@@ -29,8 +28,7 @@ Integers = npt.NDArray[np.intp]
 
 # The share of an exposure that is left one trial later. 0: the next trial only; 0.9 lasts about ten trials.
 DECAYS = (0.0, 0.5, 0.7, 0.8, 0.9)
-GAIN = (math.sqrt(5.0) - 1.0) / 2.0  # of the filter in its steady state, for equal variances
-LEAST_NOISE, MOST_NOISE = 0.125, 4.0  # variance of the noise, in units of the walk's, that a filter is fitted to
+GAIN = (math.sqrt(5.0) - 1.0) / 2.0  # of the filter in its steady state
 CELL_ROUNDS = 4  # with fewer rounds of a prompt, arms and prompts are fitted as a sum
 CLIP = 2.5  # of the residuals, in units of their scale
 CLIP_STEPS = 4
@@ -129,31 +127,12 @@ def exposures(codes: Integers, arms: int, decay: float) -> Floats:
     return found
 
 
-def innovations(columns: Floats, gain: float = GAIN) -> Floats:
+def innovations(columns: Floats) -> Floats:
     """Return the part of each column that the filter cannot predict: shape (..., n, m) to (..., n - 1, m)."""
     found: Floats = np.diff(columns, axis=-2)
     for place in range(1, found.shape[-2]):
-        found[..., place, :] += (1.0 - gain) * found[..., place - 1, :]
+        found[..., place, :] += (1.0 - GAIN) * found[..., place - 1, :]
     return found
-
-
-def steady_gain(noise: float) -> float:
-    """The filter's gain for noise of this variance, in units of the walk's (Harvey 1989, section 4.1.2)."""
-    foreseen = (1.0 + math.sqrt(1.0 + 4.0 * noise)) / 2.0
-    return foreseen / (foreseen + noise)
-
-
-def noise_of(placed: "Placed") -> float:
-    """Estimate the variance of the noise, in units of the walk's, from the changes from trial to trial.
-
-    They have a variance of walk + 2 noise, and neighbours a covariance of -noise. Levels are taken out, outliers
-    clipped.
-    """
-    levels = np.diff(_all_levels(placed), axis=0)
-    change = _clipped(np.diff(placed.y), levels, _solver(levels))[1]
-    together = -float(change[1:] @ change[:-1]) / max(float(change @ change), RIDGE**2)
-    walk = 1.0 - 2.0 * together
-    return LEAST_NOISE if together <= 0 else float(np.clip(together / max(walk, RIDGE), LEAST_NOISE, MOST_NOISE))
 
 
 def whitened(columns: Floats, noise: Floats) -> Floats:
@@ -205,28 +184,33 @@ class LagModel:
 
     @classmethod
     def fit_by_noise(cls, placed: Placed) -> "LagModel | None":
-        """Fit each arm with its own noise, so that a noisy third arm does not affect two quiet ones, and the walk."""
-        ratio = noise_of(placed) if len(placed.y) > 2 else 1.0
-        noise, found = np.ones(len(placed.names)), cls._fit(placed, partial(innovations, gain=steady_gain(ratio)))
+        """Fit each arm with its own noise, so that a noisy third arm does not affect two quiet ones."""
+        noise, found = np.ones(len(placed.names)), cls.fit(placed)
         for _ in range(NOISE_STEPS):
             if found is None:
                 break
             noise = _noise_of_arms(found, noise)
             if (noise == 1.0).all():
                 break
-            found = cls._fit(placed, partial(whitened, noise=ratio * noise[placed.arm_of[placed.codes]]))
+            found = cls._fit(placed, partial(whitened, noise=noise[placed.arm_of[placed.codes]]))
         return found
 
     @classmethod
     def _fit(cls, placed: Placed, filtered: Callable[[Floats], Floats]) -> "LagModel | None":
-        levels = filtered(_all_levels(placed))
+        cells = _cells(placed)
+        plain = np.concatenate([_level_columns(placed, cells), np.linspace(0.0, 1.0, len(placed.y))[:, None]], axis=1)
+        levels = filtered(plain)
         if len(levels) - np.linalg.matrix_rank(levels) < LEAST_FREEDOM + 2:
             return None
         solved = _solver(levels)
-        value, _ = _clipped(filtered(placed.y[:, None])[:, 0], levels, solved)
+        value = filtered(placed.y[:, None])[:, 0]
+        for _ in range(CLIP_STEPS):
+            residual = value - levels @ (solved @ value)
+            bound = CLIP * max(float(np.median(np.abs(residual))) / NORMAL_MAD, RIDGE)
+            value = value - residual + np.clip(residual, -bound, bound)
         arms = len(placed.names)
         heat = tuple(filtered(exposures(placed.arm_of[placed.ran], arms, decay)[placed.places]) for decay in DECAYS)
-        return cls(placed=placed, levels=levels, solved=solved, value=value, cells=_cells(placed), heat=heat)
+        return cls(placed=placed, levels=levels, solved=solved, value=value, cells=cells, heat=heat)
 
     @property
     def residual(self) -> Floats:
@@ -264,21 +248,6 @@ class LagModel:
         variance = float(rest @ rest) / freedom * (float(direct @ direct) + float(shares @ shares))
         reach = student(1.0 - alpha / 2.0, freedom) * math.sqrt(variance)
         return Adjusted(decay=decay, effect=effect, low=effect - reach, high=effect + reach)
-
-
-def _clipped(value: Floats, levels: Floats, solved: Floats) -> tuple[Floats, Floats]:
-    """The values with residuals clipped, and their residuals."""
-    for _ in range(CLIP_STEPS):
-        residual = value - levels @ (solved @ value)
-        bound = CLIP * max(float(np.median(np.abs(residual))) / NORMAL_MAD, RIDGE)
-        value = value - residual + np.clip(residual, -bound, bound)
-    return value, value - levels @ (solved @ value)
-
-
-def _all_levels(placed: Placed) -> Floats:
-    """Return the levels' columns and that of a linear drift, shape (n, p)."""
-    drift = np.linspace(0.0, 1.0, len(placed.y))[:, None]
-    return np.concatenate([_level_columns(placed, _cells(placed)), drift], axis=1)
 
 
 def _noise_of_arms(model: LagModel, before: Floats) -> Floats:

@@ -1,7 +1,6 @@
 """Heat that stays for several trials: an arm without an effect of its own is not taken for a faster one."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,18 +9,7 @@ from orchestrator.effects import Effect
 from orchestrator.schedule import AA_LABEL, draw_rounds
 from orchestrator.statistics.carry_over import CarryOver, carry_over
 from orchestrator.statistics.heat import carry_over_reason, hides_a_difference, may_be_heat
-from orchestrator.statistics.lags import (
-    GAIN,
-    LagModel,
-    Placed,
-    Ran,
-    exposures,
-    innovations,
-    noise_of,
-    steady_gain,
-    student,
-    whitened,
-)
+from orchestrator.statistics.lags import GAIN, LagModel, Placed, Ran, exposures, innovations, student, whitened
 from orchestrator.statistics.observations import ScopeTrials
 
 
@@ -127,29 +115,3 @@ def test_noisy_third_arms_take_less_from_what_is_known_of_two_quiet_ones() -> No
             widths.append([one.high - one.low for one in fitted.adjusted("quiet", "control", alpha=0.05)])
         shares.append(np.divide(*widths))
     assert np.median(shares) < 0.95
-
-
-def test_the_walk_of_the_machine_is_read_from_the_run() -> None:
-    """Noise alone, and a walk of four times the noise: variances of the noise in units of the walk's."""
-    found: dict[float, list[float]] = {0.0: [], 0.04: []}
-    for walk, ratios in found.items():
-        for seed in range(20):
-            used = heated(rounds=20, heat=0.0, decay=0.8, seed=seed)
-            steps = walk * np.random.default_rng(seed).standard_normal(len(used.y))
-            used = replace(used, y=used.y + steps.cumsum())
-            ratios.append(noise_of(Placed.find(used, Ran.of(used), control="plain")))
-    assert np.median(found[0.0]) > 2.0
-    assert np.median(found[0.04]) < 0.3
-    assert steady_gain(1.0) == pytest.approx(GAIN)
-
-
-def test_on_a_steep_walk_a_true_effect_stands_against_heat_more_often() -> None:
-    stands = [0, 0]
-    for seed in range(60):
-        used = heated(rounds=8, heat=0.0, decay=0.8, effect=0.05, seed=seed)
-        steps = 0.04 * np.random.default_rng(seed).standard_normal(len(used.y))
-        placed = Placed.find(replace(used, y=used.y + steps.cumsum()), Ran.of(used), control="plain")
-        for place, fitted in enumerate((LagModel.fit_by_noise(placed), LagModel.fit(placed))):
-            assert fitted is not None
-            stands[place] += all(one.low > 0 for one in fitted.adjusted("hot", "plain", alpha=0.05))
-    assert stands[0] > stands[1]

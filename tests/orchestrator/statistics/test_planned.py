@@ -29,7 +29,7 @@ def decided(run: SimulatedRun, treatments: int, margin: float) -> bool:
     series = {name: one for name, one in pairs.items() if one is not None}
     effect, floor = (effect_of(series[name], alpha=ALPHA, seed=0) for name in ("t1", AA_LABEL))
     family = step_down({name: series[name] for name in names[1:-1]}, alpha=ALPHA, seed=0)
-    model = LagModel.fit(Placed.find(used, Ran.of(used), control="c"))
+    model = LagModel.fit_by_noise(Placed.find(used, Ran.of(used), control="c"))
     heat = may_be_heat(model, effect, treatment="t1", control="c", alpha=ALPHA)
     verdict, _ = decide(
         Case(
