@@ -11,8 +11,8 @@ import stat
 from pathlib import Path
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
-# The name is wrong, and not the disk or its permissions.
-MISNAMED = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP))
+# The name is wrong, and not the disk or its permissions. EINVAL: something other than a regular file is there.
+MISNAMED = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL))
 _OF_OTHERS = 0o077
 # O_NONBLOCK: opening a pipe that nobody reads would wait for ever. It changes nothing for a regular file.
 _SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -121,4 +121,4 @@ _KINDS = (
 
 def _unsafe(path: Path, mode: int) -> UnsafeTargetError:
     what = next((words for test, words in _KINDS if test(mode)), "not a regular file")
-    return UnsafeTargetError(22, what, str(path))
+    return UnsafeTargetError(errno.EINVAL, what, str(path))

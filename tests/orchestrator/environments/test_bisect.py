@@ -61,6 +61,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def forget() -> None:
     """Engines are looked up once in a process."""
     engines._engines.cache_clear()  # noqa: SLF001
+    engines.register_engines.cache_clear()
     checks.all_settings.cache_clear()
 
 
@@ -130,7 +131,7 @@ def test_a_search_out_of_time_is_incomplete_and_goes_on(
     words = ("bisect", "paced", "1.6", "1.7", *OVERRIDES, "--quiet")
     done = interlace(*words, "--until", "07:00")
     assert done.exit_code == 3
-    assert "the same command goes on" in str(done.exception)
+    assert "the same command continues" in str(done.exception)
     assert "first release in which the speed changed: paced 1.7" in interlace(*words).output
 
 
