@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
 from packaging.version import Version
 
 from orchestrator.configuration import checks, engines
@@ -55,7 +56,11 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(site))
     forget()
     yield index
+    monkeypatch.undo()  # the package leaves the path before engines are looked up again
     forget()
+    repo = ConfigStore.instance().repo
+    repo["engine"].pop("paced.yaml", None)
+    repo["schema"]["engine"].pop("paced.yaml", None)
 
 
 def forget() -> None:
