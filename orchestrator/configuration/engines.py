@@ -60,11 +60,8 @@ class Engines:
 
 @cache
 def _engines() -> Engines:
-    kinds: dict[str, EngineKind] = {}
+    kinds = dict(_shipped())
     unusable: dict[str, str] = {}
-    for path in sorted((Path(conf.__file__).parent / "engine").glob("*.yaml"), key=_plain_first):
-        for target in _TARGET.findall(path.read_text(encoding="utf-8")):  # none: settings of another engine
-            kinds[path.stem] = kind_of(path.stem, target)
     for entry in offered():
         package = entry.dist.name if entry.dist is not None else entry.value
         if entry.name in kinds:
@@ -76,6 +73,18 @@ def _engines() -> Engines:
         except Exception as error:  # noqa: BLE001 - another package's code, run as it is imported
             unusable[entry.name] = f"package {package}: {error}; update or uninstall the package"
     return Engines(kinds=MappingProxyType(kinds), unusable=MappingProxyType(unusable))
+
+
+@cache
+def _shipped() -> Mapping[str, EngineKind]:
+    """Return our own engines. A process has one schema class of each, whatever packages come and go."""
+    return MappingProxyType(
+        {
+            path.stem: kind_of(path.stem, target)
+            for path in sorted((Path(conf.__file__).parent / "engine").glob("*.yaml"), key=_plain_first)
+            for target in _TARGET.findall(path.read_text(encoding="utf-8"))  # none: settings of another engine
+        }
+    )
 
 
 def _plain_first(path: Path) -> tuple[bool, str]:

@@ -59,8 +59,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.undo()  # the package leaves the path before engines are looked up again
     forget()
     repo = ConfigStore.instance().repo
-    repo["engine"].pop("paced.yaml", None)
-    repo["schema"]["engine"].pop("paced.yaml", None)
+    for group in (repo.get("engine", {}), repo.get("schema", {}).get("engine", {})):
+        group.pop("paced.yaml", None)
 
 
 def forget() -> None:
