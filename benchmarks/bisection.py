@@ -77,12 +77,12 @@ def main() -> None:
     )
 
 
-def _word(told: Answer | None, place: str) -> str:
-    if told is None:
+def _word(answer: Answer | None, place: str) -> str:
+    if answer is None:
         return "no difference"
-    if place not in told.first:
+    if place not in answer.first:
         return "wrong"
-    return "right release" if told.first == (place,) else "a range that holds it"
+    return "right release" if answer.first == (place,) else "a range that holds it"
 
 
 if __name__ == "__main__":
