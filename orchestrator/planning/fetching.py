@@ -24,7 +24,7 @@ Key = tuple[str, str | None]  # of a hub checkpoint: its id and revision
 
 
 def quiet(progress: "Progress") -> None:
-    """A teller that tells nothing."""
+    """Report nothing."""
 
 
 def to_fetch(plan: Plan) -> list[dict[str, Any]]:
