@@ -121,7 +121,8 @@ def _control(material: Material) -> tuple[Line]:
 
 
 def _line(one: Comparison, material: Material) -> Line:
-    sign, tone = mark(one.verdict, one.direction)
+    # No single ratio is the answer here, so neither a tick nor a direction precedes it.
+    sign, tone = ("!", "doubt") if one.split or one.varies else mark(one.verdict, one.direction)
     ratio = "" if one.ratio is None else times(one.ratio)
     interval = span(one.ci_low, one.ci_high) if one.ci_low is not None or one.ci_high is not None else ""
     confidence = percent(1 - material.result.alpha)

@@ -13,6 +13,7 @@ from orchestrator.report.answer import MOST_ROUNDS, next_commands, rounds_to_dec
 from orchestrator.report.building import build_answer
 from orchestrator.report.material import Material
 from orchestrator.statistics.comparability import Reason
+from orchestrator.statistics.findings import COURSE, PROMPT, SPLIT
 
 INCLUDES_1 = Reason(code="interval_includes_1", text="the interval includes 1")
 HEAT = Reason(code="carry_over", text="trials change the ones after them")
@@ -140,3 +141,10 @@ def test_an_answer_has_no_section(material: Material) -> None:
     assert answer.sections == ()
     assert answer.lines
     assert answer.commands
+
+
+@pytest.mark.parametrize(("code", "answer"), [(PROMPT, "varies"), (COURSE, "varies"), (SPLIT, "mixed")])
+def test_an_arm_without_one_answer_bears_no_tick(material: Material, code: str, answer: str) -> None:
+    one = replace(material.overall[0], verdict="supported", direction=None, reasons=(Reason(code=code, text="why"),))
+    line = verdict_lines(with_comparisons(material, one))[1]
+    assert (line.sign, line.tone, line.answer, line.because) == ("!", "doubt", answer, "why")
