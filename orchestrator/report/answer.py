@@ -121,8 +121,8 @@ def _control(material: Material) -> tuple[Line]:
 
 
 def _line(one: Comparison, material: Material) -> Line:
-    # No single ratio is the answer here, so neither a tick nor a direction precedes it.
-    sign, tone = ("!", "doubt") if one.split or one.varies else mark(one.verdict, one.direction)
+    # Without one direction neither a tick nor an arrow precedes the answer.
+    sign, tone = ("!", "doubt") if _is_mixed(one) else mark(one.verdict, one.direction)
     ratio = "" if one.ratio is None else times(one.ratio)
     interval = span(one.ci_low, one.ci_high) if one.ci_low is not None or one.ci_high is not None else ""
     confidence = percent(1 - material.result.alpha)
@@ -139,7 +139,7 @@ def _line(one: Comparison, material: Material) -> Line:
         figure=", ".join(parts),
         arm=one.treatment,
         answer=_answer(one),
-        ratio=f"{ratio} ({interval})" if interval else ratio,
+        ratio="" if one.varies else f"{ratio} ({interval})" if interval else ratio,  # its range is in the reason
         absolute=_rate(material, one.treatment),
         because=_because(one, material),
         advice=_advice(one, material),
@@ -149,9 +149,14 @@ def _line(one: Comparison, material: Material) -> Line:
 def _answer(one: Comparison) -> str:
     if one.split is not None:
         return "mixed"
-    if one.varies is not None:
+    if _is_mixed(one):
         return "varies"
     return one.direction or "different" if one.verdict == "supported" else _WORDS[one.verdict]
+
+
+def _is_mixed(one: Comparison) -> bool:
+    """Return whether parts of the comparison have no direction in common."""
+    return one.split is not None or (one.varies is not None and one.direction is None)
 
 
 def _rate(material: Material, label: str) -> str:

@@ -56,7 +56,7 @@ def clause(one: Comparison) -> str:
     if one.split is not None:
         return f"{arm}: better for one thing and worse for another"
     if (varies := one.varies) is not None:
-        return f"for {arm} {varies.text}"
+        return f"{arm} is {one.direction}: {varies.text}" if one.direction else f"for {arm} {varies.text}"
     if one.verdict == "supported":
         return f"{arm} is {speed_words(one)}"
     return _CLAUSES[one.verdict][0].format(arm)

@@ -12,6 +12,7 @@ from orchestrator.audit import Comparison
 from orchestrator.report.answer import MOST_ROUNDS, next_commands, rounds_to_decide, verdict_lines
 from orchestrator.report.building import build_answer
 from orchestrator.report.material import Material
+from orchestrator.report.verdict import verdict_sentence
 from orchestrator.statistics.comparability import Reason
 from orchestrator.statistics.findings import COURSE, PROMPT, SPLIT
 
@@ -148,3 +149,12 @@ def test_an_arm_without_one_answer_bears_no_tick(material: Material, code: str, 
     one = replace(material.overall[0], verdict="supported", direction=None, reasons=(Reason(code=code, text="why"),))
     line = verdict_lines(with_comparisons(material, one))[1]
     assert (line.sign, line.tone, line.answer, line.because) == ("!", "doubt", answer, "why")
+
+
+def test_an_effect_of_varying_size_keeps_its_direction_and_has_no_single_ratio(material: Material) -> None:
+    why = Reason(code=PROMPT, text="the effect depends on the prompt: from 0.45 for a to 0.49 for b")
+    one = replace(material.overall[0], verdict="supported", direction="slower", reasons=(why,))
+    found = with_comparisons(material, one)
+    line = verdict_lines(found)[1]
+    assert (line.sign, line.answer, line.ratio, line.because) == ("\u25bc", "slower", "", why.text)
+    assert f"{one.treatment} is slower: {why.text}" in verdict_sentence(found)
