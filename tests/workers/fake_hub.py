@@ -22,9 +22,9 @@ PIECE = 8192
 
 @dataclass(slots=True)
 class Fault:
-    """What happens to requests whose path ends so, or holds this text; the first fault that fits counts."""
+    """What happens to requests for a path; the first fault that fits counts."""
 
-    path: str
+    path: str  # a file's name, or a part of the path that holds a slash
     method: str = "GET"  # or HEAD
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -80,7 +80,9 @@ class FakeHub:
 
     def fault_of(self, method: str, path: str) -> Fault | None:
         for fault in self.faults:
-            if fault.times > 0 and fault.method == method and (path.endswith(fault.path) or fault.path in path):
+            # By the whole name: model.safetensors.index.json is fetched beside model.safetensors.
+            fits = fault.path in path if "/" in fault.path else path.rsplit("/", 1)[-1] == fault.path
+            if fits and fault.times > 0 and fault.method == method:
                 fault.times -= 1
                 return fault
         return None
