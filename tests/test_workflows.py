@@ -1,7 +1,9 @@
 """GitHub's files name what is there: make targets, scripts, markers, tools. Their syntax is `make lint`'s to check."""
 
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,33 @@ def test_issue_forms_ask_for_commands_that_exist(path: Path) -> None:
 
     for command in set(re.findall(r"`interlace ([a-z]+)", path.read_text(encoding="utf-8"))):
         assert CliRunner().invoke(cli.cli, [command, "--help"]).exit_code == 0, command
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("failing", "heals", "code", "words"),
+    [
+        (1, True, 0, "UNSTABLE, passed only alone: test_it.py::test_it[0]"),
+        (1, False, 1, "1 failed"),
+        (3, True, 1, "no second try: 3 tests failed"),
+        (0, True, 1, "no second try: 0 tests failed"),
+    ],
+)
+def test_few_failures_get_a_second_try_and_are_named(
+    tmp_path: Path, failing: int, heals: bool, code: int, words: str
+) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "second-try", tmp_path / ".ci")
+    (tmp_path / "venv").symlink_to(sys.prefix)
+    (tmp_path / "test_it.py").write_text(
+        "import pathlib, pytest\n"
+        "@pytest.mark.parametrize('number', range(4))\n"
+        "def test_it(number):\n"
+        f"    assert number >= {failing} or pathlib.Path('healed').exists()\n"
+    )
+    subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, check=False)
+    if heals:
+        (tmp_path / "healed").touch()
+    done = subprocess.run([tmp_path / ".ci" / "second-try", "not nightly"], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert words in done.stdout
