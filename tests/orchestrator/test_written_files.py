@@ -67,6 +67,7 @@ def test_what_earlier_versions_left_readable_is_tightened(night: Path) -> None:
     interlace(night, "run", *RUN, "--quiet")
     assert {path.name: oct(mode(path)) for path in ours if mode(path) & 0o077} == {}
     assert mode(theirs) == 0o755
+    theirs.rmdir()
 
 
 WRITERS = {
