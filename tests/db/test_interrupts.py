@@ -26,6 +26,8 @@ def by_plain_connection(database: Database) -> None:
         connection.execute(ENDLESS).fetchall()
 
 
+# Datasette, if another test has imported it, makes sqlite3 show what a callback raised.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("ask", [by_session, by_plain_connection])
 def test_ctrl_c_ends_a_statement_that_never_would(database: Database, ask: Callable[[Database], None]) -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
