@@ -31,7 +31,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HAND_MADE = Path(__file__).with_name("hand_made_mutants.toml")
 # The pure core and the modules around it: the tests that answer for each.
-_SERVED = ("tests/workers/engines/test_openai_http.py", "tests/workers/engines/test_lying_server.py")
+_SERVED = (
+    "tests/workers/engines/test_server_reading.py",
+    "tests/workers/engines/test_openai_http.py",
+    "tests/workers/engines/test_lying_server.py",
+)
 _CATALOGUE = ("tests/workers/catalogue",)
 _STATISTICS = "tests/orchestrator/statistics"
 _RUNNING = "tests/orchestrator/running"

@@ -25,7 +25,7 @@ _SECRET_WORDS = frozenset(
 _SECRET_ENDS = ("APIKEY", "PASSWORD", "PASSWD", "SECRET", "TOKEN", "WEBHOOK")  # of a word: MYTOKEN
 _SECRET_LAST = frozenset("KEY KEYS PASS PWD SIG SIGNATURE".split())  # as a name's last word only
 _AFTER = frozenset("B BASE DEV FILE HEX ID LIVE PEM PROD RO RW TEST".split())  # words that may follow that: KEY_B64
-_NOT_SECRET = frozenset("PWD OLDPWD".split())  # the shell's working directories
+_NOT_SECRET = frozenset(("PWD",))  # the shell's working directory
 
 # A setting and no secret, whatever its name: a number, a truth, nothing, a file of this machine.
 _PLAIN = re.compile(

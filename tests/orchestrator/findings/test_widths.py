@@ -281,9 +281,9 @@ def test_wider_rounds_than_were_timed_count_more_than_timed_passes() -> None:
 def test_rounds_that_an_answers_end_cut_short_do_not_make_a_width_cheap() -> None:
     """The last round of each answer proposes only one token, and takes less time."""
     arms = (arm(), drafting("w4", width=4, engine="dflash"))
-    steps: list[Step] = [(3, 3, 4), (3, 3, 4), (1, 1, 2)]
+    steps: list[Step] = [(3, 3, 4), (1, 1, 2)]
     given = [answer("plain", list(range(20)))]
-    given += [stepped("w4", steps, round_us=[25_000, 25_000, 12_000]) for _ in range(3)]
+    given += [stepped("w4", steps, round_us=[25_000, 12_000]) for _ in range(3)]
     costs = verify_costs(arms, given, passes=Passes(target={}, draft={}), measured={})
     (found,) = width_curves(arms, given, costs=costs, passes=Passes(target={}, draft={}), measured={})
     at = {point.width: point for point in found.points}

@@ -96,6 +96,12 @@ def test_a_round_is_one_row_per_attempt(recorder: Recorder) -> None:
     assert len({first, again, other}) == 3
 
 
+def test_a_trial_that_is_measured_again_belongs_to_the_new_attempt(recorder: Recorder) -> None:
+    for attempt in (0, 1):
+        recorder.save(measured(of_round(0)[0]), attempt=attempt, order=["a", "b"])
+    assert len({trial.round_id for trial in trials_of(recorder)}) == 2
+
+
 def test_an_unfinished_round_is_left_out_and_no_other(recorder: Recorder) -> None:
     """A trial that was no result keeps saying so."""
     states = ["done", "done", "invalid"]
