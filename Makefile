@@ -122,7 +122,7 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--no-emit-find-links pyproject.toml --extra explore -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-		--no-emit-find-links pyproject.toml --extra dflash --extra lookup --extra explore --group dev -o requirements-dev.lock
+		--no-emit-find-links pyproject.toml --extra dflash --extra lookup --extra explore --extra parquet --group dev -o requirements-dev.lock
 
 clean:
 	rm -rf $(VENV) site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -47,7 +47,7 @@ def write_result(result: QueryResult, *, style: str, output: Path | None = None,
     """Write a result in one of the `QUERY_FORMATS`, to a file or to a stream (standard output).
 
     Raises:
-        QueryError: Parquet on a terminal.
+        QueryError: Parquet on a terminal, or without pyarrow.
         LocationError, StorageError: the file cannot be written, by its name or as the disk is now.
     """
     if style == "parquet":
@@ -95,9 +95,16 @@ def to_table(result: QueryResult) -> str:
 
 
 def to_parquet(result: QueryResult) -> bytes:
-    """A Parquet file; a column that mixes kinds of values becomes text."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    """A Parquet file; a column that mixes kinds of values becomes text.
+
+    Raises:
+        QueryError: pyarrow, an optional package, is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise QueryError("--format parquet needs pyarrow; run: pip install 'interlace[parquet]'") from error
 
     columns = zip(*result.rows, strict=True) if result.rows else ((),) * len(result.columns)
     table = pa.table({name: _arrow(values) for name, values in zip(result.columns, columns, strict=True)})

@@ -150,6 +150,14 @@ def test_parquet_of_no_rows_keeps_the_columns() -> None:
     assert pq.read_table(io.BytesIO(to_parquet(_result("a b")))).column_names == ["a", "b"]
 
 
+def test_without_pyarrow_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(QueryError, match=r"needs pyarrow; run: pip install 'interlace\[parquet\]'"):
+        write_result(RATES, style="parquet", output=tmp_path / "x.parquet")
+    assert not list(tmp_path.iterdir())
+
+
 def test_parquet_on_a_terminal_is_refused() -> None:
     with pytest.raises(QueryError, match="cannot be written to a terminal; name a file with -o"):
         write_result(RATES, style="parquet", stream=Terminal())

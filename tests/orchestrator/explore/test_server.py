@@ -79,6 +79,7 @@ def test_numbers_from_a_form_are_numbers(explored: Explored) -> None:
     assert explored.get("/interlace/mine.json?_shape=array&least=20").json() == []
 
 
+@pytest.mark.slow
 def test_every_stored_query_answers(explored: Explored) -> None:
     links = set(re.findall(r'href="(/interlace/[a-z-]+)"', explored.get("/").text))
     names = {path.stem for path in (Path(server.__file__).parents[2] / "db" / "queries").glob("*.sql")}
@@ -129,6 +130,7 @@ def test_nothing_can_be_written(sql: str, explored: Explored) -> None:
     assert explored.get("/interlace.json?sql=SELECT+count(*)+AS+n+FROM+run&_shape=array").json() == [{"n": 3}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [

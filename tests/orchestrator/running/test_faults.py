@@ -143,6 +143,7 @@ def test_one_that_hangs_at_once_is_found_in_the_preflight(database: Database, tm
     assert rows(database, recorder.run_id, kind="measured", arm_id=recorder.arm_ids["bad"]) == []
 
 
+@pytest.mark.slow
 def test_after_the_last_trial_of_a_resident_arm_it_costs_a_note(database: Database, tmp_path: Path) -> None:
     """Nothing waits for the room by then: its trials were over long before, and count."""
     witness = Witness()

@@ -371,6 +371,7 @@ def test_a_server_that_sends_no_head_hangs_at_its_first_token(serve: Callable[..
     assert error.kind is FaultKind.hung_first_token
 
 
+@pytest.mark.slow
 def test_after_a_failure_the_next_request_is_whole(serve: Callable[..., Server]) -> None:
     good = [HEAD, piece(content="a"), finish(), usage(1), DONE]
     server = serve([HEAD, piece(content="x"), 3.0], good)

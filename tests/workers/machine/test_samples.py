@@ -74,6 +74,7 @@ def test_what_this_machine_has_not_got_is_asked_for_no_longer_and_the_rest_goes_
     assert third.keys() == first.keys() - (gone - set(MACOS_FIELDS) if sys.platform == "darwin" else gone)
 
 
+@pytest.mark.slow
 def test_a_sampler_that_was_held_up_goes_on() -> None:
     """By a stop here, in a night by other load: it must not end because a sample was overdue."""
     with Sampler(interval_s=0.05) as sampler:

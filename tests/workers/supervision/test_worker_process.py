@@ -253,6 +253,7 @@ def record(line): os.write(int(sys.argv[sys.argv.index("--record-fd") + 1]), lin
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "kind", "words"),
     [
