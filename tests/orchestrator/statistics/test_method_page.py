@@ -1,0 +1,36 @@
+"""docs/method.md shows what was measured, with the method of today, and every figure of known truth keeps its bound."""
+
+import json
+
+import pytest
+
+from benchmarks.method_tables import PAGE, RESULTS, rendered, tables
+from benchmarks.truth import Figure
+from orchestrator.audit import METHOD_VERSION
+
+MEASURED = json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
+def test_the_page_shows_the_figures_that_were_measured() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert rendered(page, MEASURED) == page
+
+
+def test_the_figures_are_of_todays_method() -> None:
+    assert MEASURED["method_version"] == METHOD_VERSION, "run: make method-tables"
+
+
+@pytest.mark.parametrize("profile", MEASURED["no_effect"]["random order, interlace"])
+def test_the_method_errs_as_rarely_as_its_level_under_every_drift(profile: str) -> None:
+    assert MEASURED["no_effect"]["random order, interlace"][profile] <= 0.065  # three standard errors above 0.05
+    assert MEASURED["verdicts"]["0%"][profile] <= 0.02
+
+
+def test_every_known_truth_was_found() -> None:
+    figures = [Figure(**figure) for figure in MEASURED["truth"]]
+    assert [str(figure) for figure in figures if not figure.holds] == []
+
+
+def test_a_page_without_a_place_for_a_table_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"0 places for the table {next(iter(tables(MEASURED)))}"):
+        rendered("# The method", MEASURED)
