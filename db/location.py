@@ -138,7 +138,7 @@ def make_folder(path: Path) -> None:
 def keep_private(path: Path) -> None:
     """The database and its log for their owner alone: they hold prompts and answers. SQLite gives the log the
     database's own rights."""
-    real = path.resolve()  # SQLite follows a link too, and keeps the log beside the file itself
+    real = Path(os.path.realpath(path))  # SQLite follows a link too, and keeps the log beside the file itself
     with suppress(OSError):  # SQLite reports what is wrong with the place
         create_private(real)
     for each in (real, *(real.with_name(real.name + suffix) for suffix in ("-wal", "-shm"))):
@@ -167,7 +167,7 @@ def check_disk(path: Path) -> None:
 
 def file_system_type(path: Path, mounts: Iterable[tuple[str, str]]) -> str | None:
     """The type of the innermost mount over a path, among (mount point, type); the last mount of equals wins."""
-    real = path.resolve()
+    real = Path(os.path.realpath(path))  # a loop of links ends there, where `resolve` raises
     found: tuple[int, str] | None = None
     for point, kind in mounts:
         depth = len(Path(point).parts)

@@ -13,7 +13,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import click
@@ -28,6 +28,7 @@ _REFUSALS = {  # by the system, with the remedy
     errno.EPERM: _PLACE,
     errno.EROFS: _PLACE,
     errno.ENOTDIR: _PLACE,
+    errno.ELOOP: _PLACE,
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
     errno.EIO: "the disk answered with an error; check it",
@@ -162,38 +163,72 @@ def _spinning() -> AbstractContextManager[object]:
 
 
 def _refused_by_system(error: Exception) -> str | None:
-    """One line for a file that the system does not let us write or read; None if the error is another."""
-    if not isinstance(error, OSError) or error.errno not in _REFUSALS or error.filename is None:
+    """One line for a file or an output that the system does not let us write or read; None if the error is another."""
+    if not isinstance(error, OSError) or error.errno not in _REFUSALS:
         return None
     from db.escaping import shown
 
-    return f"{shown(os.fsdecode(error.filename))}: {error.strerror}; {_REFUSALS[error.errno]}"
+    # An error without a file's name comes from a stream that is open: nearly always the output's.
+    place = "the output cannot be written" if error.filename is None else shown(os.fsdecode(error.filename))
+    return f"{place}: {error.strerror}; {_REFUSALS[error.errno]}"
+
+
+def _open_streams() -> None:
+    """Give the command an output where the shell closed it (`>&-`): Python has None there."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123 - for the whole process
+
+
+def _discard_unwritable() -> None:
+    """Send what a stream holds and cannot write to nowhere: the interpreter would fail on it at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main() -> None:
     """Entry point of the `interlace` command: one clear line and an exit code for everything that is expected."""
     gc.set_threshold(*RARELY)
+    _open_streams()
     _keep_secrets()
     try:
         with _spinning():
             code = cli.main(standalone_mode=False, prog_name="interlace", complete_var=COMPLETE_VARIABLE)
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interlace: interrupted", err=True)
-        code = EXIT_INTERRUPTED
     except Exception as error:
-        code = getattr(error, "exit_code", None)
-        if code is None and isinstance(error, UnicodeError):
-            click.echo(f"interlace: text that this locale cannot hold ({error}); set LC_ALL=C.UTF-8", err=True)
-            sys.exit(2)
-        if code is None and (words := _refused_by_system(error)) is not None:
-            click.echo(f"interlace: {words}", err=True)
-            sys.exit(EXIT_REFUSED)
+        code = _complained(error)
         if code is None:
             raise
-        from db.escaping import shown
-
-        click.echo(f"interlace: {shown(str(error))}", err=True)
+    except KeyboardInterrupt:
+        code = _complain("interrupted", EXIT_INTERRUPTED)
+    _discard_unwritable()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complained(error: Exception) -> int | None:
+    """Report an expected error in one line, and return its exit code; None: it is not an expected one."""
+    if isinstance(error, click.ClickException):
+        with suppress(OSError):
+            error.show()
+        return error.exit_code
+    if isinstance(error, click.Abort):
+        return _complain("interrupted", EXIT_INTERRUPTED)
+    code = getattr(error, "exit_code", None)
+    if code is None and isinstance(error, UnicodeError):
+        return _complain(f"text that this locale cannot hold ({error}); set LC_ALL=C.UTF-8", 2)
+    if code is None and (words := _refused_by_system(error)) is not None:
+        return _complain(words, EXIT_REFUSED)
+    if code is None:
+        return None
+    from db.escaping import shown
+
+    return _complain(shown(str(error)), int(code))
+
+
+def _complain(words: str, code: int) -> int:
+    """A line on standard error, where that can be written."""
+    with suppress(OSError):
+        click.echo(f"interlace: {words}", err=True)
+    return code

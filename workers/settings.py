@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -60,6 +61,21 @@ def between(low: float, high: float) -> Limit:
 def above_up_to(low: float, high: float) -> Limit:
     """The upper end included."""
     return Limit(lambda value: bool(low < value <= high), f"a value above {low:g}, up to {high:g}")
+
+
+def an_address() -> Limit:
+    """Of a server: http or https, a host, a port that there is. References that are resolved later pass."""
+    return Limit(lambda value: "${" in value or is_address(value), "an address such as http://127.0.0.1:8080")
+
+
+def is_address(url: str) -> bool:
+    """True for http or https with a host, and no port or one from 1 to 65535: clients wrap larger ones around."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
 
 
 def one_of(*words: Any) -> Limit:

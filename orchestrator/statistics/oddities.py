@@ -9,6 +9,8 @@ from orchestrator.statistics.comparability import Reason
 
 # docs/evidence.md explains each. Flags that honest servers raise, such as a missing [DONE], are not included.
 _WORDS = {
+    "model_changed": "the answer names another model than an earlier answer did: the server has swapped it",
+    "other_model": "the answer names another model than was asked for (set engine.model to the name that it states)",
     "delivered_at_once": "all tokens arrived together: no time of the first token, no decode rate",
     "delivered_in_bursts": "tokens were held back and arrived in few bursts: no decode rate",
     "batched_delivery": "tokens were held back a little: their decode rate is wrong by up to 2 %",

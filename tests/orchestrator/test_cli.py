@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -276,6 +277,40 @@ def test_a_reader_that_has_had_enough_is_no_verdict(shell: Shell) -> None:
         assert unread(shell, "audit", "--format", style) == (0, "")
     assert unread(shell, "query", "SELECT * FROM trial_flat", "--format", "csv") == (0, "")
     assert unread(shell, "audit", "--fail-on", "supported")[0] == 1  # a verdict is one, read or not
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "words"),
+    [
+        ("status >&-", 0, ""),
+        ("status >/dev/full", 4, "the output cannot be written: No space left on device"),
+        ("audit nosuch 2>&-", 2, ""),
+        ("audit nosuch 2>/dev/full", 2, ""),
+        ("plan checkpoint=served engine=openai_http engine.url=http://127.0.0.1:99999", 2, "give an address such as"),
+    ],
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has this device")
+def test_an_output_that_takes_nothing_is_one_line(shell: Shell, typed: str, code: int, words: str) -> None:
+    shell("run", *TWO_ARMS, "--quiet")
+    done = subprocess.run(
+        ["sh", "-c", f"{' '.join(INTERLACE)} {typed}"],
+        capture_output=True,
+        text=True,
+        env=shell.env,
+        cwd=shell.folder,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) <= 1
+
+
+def test_a_loop_of_links_is_no_database(shell: Shell) -> None:
+    for one, other in (("a", "b"), ("b", "a")):
+        (shell.folder / one).symlink_to(shell.folder / other)
+    shell.env = shell.env | {"INTERLACE_DB": str(shell.folder / "a")}
+    one_line(shell("status", code=2))
+    assert "unable to open" in one_line(shell.process("run", *TWO_ARMS, "--quiet", code=4))
 
 
 def test_a_childs_broken_pipe_is_no_quiet_end(shell: Shell) -> None:

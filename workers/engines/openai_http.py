@@ -18,7 +18,7 @@ from workers.engines.server_request import key_from
 from workers.engines.server_signs import load_preset
 from workers.errors import EngineError, FaultKind
 from workers.http.watchdog import Timeouts
-from workers.settings import at_least, setting
+from workers.settings import an_address, at_least, setting
 from workers.supervision.server_process import ServerLog, ServerProcess, ServerSpec
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Settings(RequestSettings):
     """Settings of a server that is already running."""
 
-    url: str = setting("http://127.0.0.1:8080", "The server's address.")
+    url: str = setting("http://127.0.0.1:8080", "The server's address.", limit=an_address())
     model: str | None = setting(None, "The model's name at the server. null: the only one that it serves.")
     api_key_env: str | None = setting(None, "The environment variable that holds the server's key; never the key.")
     mechanism: str | None = setting(

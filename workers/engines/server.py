@@ -17,6 +17,7 @@ from workers.catalogue.signs import Preset
 from workers.counts import require_possible, unlikely
 from workers.engines import server_counts
 from workers.engines.base import Engine, LoadInfo, TurnRequest, TurnResult, parse_settings
+from workers.engines.server_models import flag_model, stated_model
 from workers.engines.server_request import prompt_sha256, request_body
 from workers.engines.server_signs import Asked, SignReader, Surroundings, usage_of
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
@@ -85,6 +86,7 @@ class ServerEngine(Engine):
         self._reader: SignReader | None = None
         self._processes: frozenset[ProcessIdentity] = frozenset()  # those whose versions are stored
         self._versions: Served | None = None
+        self._answered_as: str | None = None  # the model that the newest answer named
         self._tokenizer: Any = None
         self._encode: Callable[[Sequence[Mapping[str, str]]], list[int]] | None = None
 
@@ -152,6 +154,9 @@ class ServerEngine(Engine):
         flags = [] if answer.done else ["no_done"]
         if answer.refusal:
             flags.append("refused")
+        stated = stated_model(answer.response)
+        flag_model(self.model, stated, self._answered_as, flags)
+        self._answered_as = stated or self._answered_as
         recounted = self._recounted(answer)
         tokens = server_counts.completion_tokens(answer, recounted, flags)
         prompt_tokens = server_counts.prompt_tokens(answer, turn.prompt_ids, flags)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import error_in, kind_of
@@ -20,6 +19,7 @@ from workers.http.reply import Reply, limited, ticks
 from workers.http.sse import SseError, SseParser
 from workers.http.watchdog import Alarm, Connection, Timeouts, Watchdog
 from workers.masking import KNOWN, mask
+from workers.settings import is_address
 from workers.stopwatch import Clock
 from workers.wellformed import well_formed_json
 
@@ -248,13 +248,12 @@ class Client:
 
 
 def _can_be_asked(url: str) -> bool:
-    """True if the address is http or https, with a host, a port and characters that the HTTP package accepts."""
+    """True for an address whose characters the HTTP package accepts too."""
     try:
         httpx.URL(url)
-        parts = urlsplit(url)
-    except (httpx.InvalidURL, ValueError):
+    except httpx.InvalidURL:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    return is_address(url)
 
 
 def checked_url(url: str) -> str:

@@ -235,6 +235,16 @@ def test_a_cache_that_knew_the_prompt_before_the_conversation_is_flagged(url: st
     assert second.result.flags == []
 
 
+def test_a_server_that_swaps_the_model_is_flagged(url: str, script: Script) -> None:
+    attached = loaded(url)
+    script.extra = {"model": "other-7b"}
+    (swapped,) = converse(attached, FIRST)
+    assert "other_model" in swapped.result.flags
+    script.extra = {"model": "third-1b"}
+    (again,) = converse(attached, FIRST)
+    assert {"other_model", "model_changed"} <= set(again.result.flags)
+
+
 def test_zero_tokens_are_a_failure(url: str, script: Script) -> None:
     attached = loaded(url)
     script.text, script.usage = (), {"prompt_tokens": 3, "completion_tokens": 0}
@@ -276,7 +286,8 @@ def test_without_a_chat_template_the_text_goes_as_it_is(url: str, script: Script
         ({"log_file": "/no/such/file"}, "is not a file"),
         ({"log_file": "/dev/null", "log_command": "true"}, "excludes"),
         ({"tokenizer": "/no/such/folder"}, "is not a folder"),
-        ({"url": "localhost"}, "is not a valid address"),
+        ({"url": "localhost"}, "give an address such as"),
+        ({"url": "http://localhost:99999"}, "give an address such as"),
         ({"modell": "x"}, "does not know modell"),
     ],
 )

@@ -397,7 +397,11 @@ def test_nobody_at_the_address() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8080", "ftp://a", "http://", "http://h:port", "http://[::1", "http://a\x00b"]
+    "url",
+    [
+        *("127.0.0.1:8080", "ftp://a", "http://", "http://h:port", "http://[::1", "http://a\x00b"),
+        *("http://h:0", "http://h:65536", "http://h:99999"),  # httpx would ask port 34463
+    ],
 )
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(EngineError) as refused:
