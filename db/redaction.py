@@ -36,9 +36,13 @@ _ISSUED = re.compile(  # keys as their issuers write them
     r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk|gsk|xai|nvapi|tgp|fw|r8|hf|npm|dop_v1|gh[opsur]|github_pat|glpat|xox[a-z]|pypi)[-_]"
     r"(?=[\w-]*[\dA-Z])[\w-]{10,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}[\w.-]*"
     r"|ya29\.[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|wandb_v1_\w{16,}|EAAC\w{20,}|AGE-SECRET-KEY-1\w{20,}"
-    r"|\d{8,10}:AA[\w-]{33})"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|https?://hooks\.\S+|https?://[^\s/]+/api/webhooks/\S+"
+    r"|(?:bot)?\d{8,10}:AA[\w-]{33})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
+    # Addresses that whoever knows them may post to: their path is the secret.
+    r"|https?://(?:hooks\.[^\s/]+|ntfy\.sh|(?:www\.)?hc-ping\.com)/[^\s\"']+"
+    r"|https?://[^\s/\"']+/(?:[\w.@-]+/){0,8}(?:webhook(?:s|b2)?|with/key)/[^\s\"']+"
 )
+_QUERY = re.compile(rf"[?&](code|sid|session_?id)=({_CREDENTIAL})", re.IGNORECASE)  # secrets in addresses only
 _USER_INFO = re.compile(r"(?:(?:https?|wss?|ftps?|socks\w*)://([^\s/@'\"]+)|\w+://[^\s/@:'\"]*:([^\s/@'\"]+))@")
 _ASSIGNED = re.compile(  # name=value, name: value, --name value
     rf"(?:(?<![\w-])--?([A-Za-z][\w-]*)[=\s]\s*|([A-Za-z][\w-]*)[\"']?\s*[=:]\s*)[\"']?(?:(?:Bearer|Basic|Token)\s+)?"
@@ -117,6 +121,9 @@ def _named(text: str, allowed: frozenset[str]) -> Iterator[str]:
         name, value = match.group(1) or match.group(2), match.group(3)
         if looks_secret(name) and name not in allowed and not is_plain(value):
             yield value
+    for match in _QUERY.finditer(text):
+        if match.group(1) not in allowed and not is_plain(match.group(2)):
+            yield match.group(2)
     yield from (match.group(1) or match.group(2) for match in _BEARER.finditer(text))
     yield from _PASSWORD_OPTION.findall(text)
     yield from _USER_OPTION.findall(text)
