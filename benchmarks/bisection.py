@@ -3,8 +3,9 @@
     python benchmarks/bisection.py [--searches 200] [--releases 12]
 
 Every run of a search has its own drift of -34 % and noise of 1 %. One release of the history is 5 % slower than those
-before it, at a place drawn at random; in as many histories none is. The decisions are those of `interlace bisect`:
-`orchestrator.statistics.bisection` with the exact tests of `orchestrator.effects`.
+before it, at a place drawn at random; in as many histories none is. Candidates are classified as by `interlace bisect`:
+`orchestrator.statistics.bisection` with the exact tests of `orchestrator.effects`. The ends are not: the command stops
+their run as soon as it is decided (`design.stop=early`), here they are tested once, after a fixed number of rounds.
 """
 
 import argparse
