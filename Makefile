@@ -70,7 +70,7 @@ gallery: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py short_vs_two_turns --chart turns-1=docs/images/two_turns.svg
 	$(BIN)/python docs/explorer_picture.py docs/images/explorer.png
 
-# The tables of docs/method.md, measured anew: half an hour of one core. A change of the method needs it.
+# The tables of docs/method.md, measured anew: two minutes of one core. A change of the method needs it.
 method-tables: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.method_tables --measure --runs 2000
 

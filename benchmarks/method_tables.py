@@ -1,10 +1,10 @@
 """The tables of docs/method.md: measured by one command, kept as JSON, and written into the page.
 
-    python -m benchmarks.method_tables --measure [--runs 2000]    measure all, about half an hour of one core
+    python -m benchmarks.method_tables --measure [--runs 2000]    measure all, about two minutes of one core
     python -m benchmarks.method_tables                            write the page anew from what was measured
 
-A test holds the page equal to the JSON, and the JSON's method to the present one: who changes the method has to measure
-again. The figures come from `benchmarks/false_positives.py` and `benchmarks/truth.py`.
+A test holds the page equal to the JSON, and the JSON's method to the present one: a change of the
+method needs a new measurement. The figures come from `benchmarks/false_positives.py` and `benchmarks/truth.py`.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def by_method(effect: float, runs: int) -> Table:
 
 
 def by_effect(runs: int) -> Table:
-    """The share of runs whose verdict is "supported", by true effect; the control is entered twice."""
+    """Return the share of runs with the verdict "supported", by true effect. Each round holds the control twice."""
 
     def share(effect: float, profile: str) -> float:
         return judge_verdicts(standard(profile, 3 * ROUNDS), rounds=ROUNDS, effect=effect, runs=runs).supported
@@ -82,7 +82,7 @@ def tables(results: Mapping[str, Any]) -> dict[str, str]:
         "no_effect": _shares("method", results["no_effect"], loud=2 * ALPHA),
         "true_effect": _shares("method", results["true_effect"]),
         "verdicts": _shares("true effect", results["verdicts"]),
-        "truth": _truth(results["truth"], results["runs"] // TRUTH_SHARE),
+        "truth": _truth(results["truth"]),
     }
 
 
@@ -130,7 +130,7 @@ def _shares(head: str, table: Table, *, loud: float = math.inf) -> str:
     return _markdown([head, *(column.replace("_", " ") for column in columns)], rows)
 
 
-def _truth(figures: Sequence[Mapping[str, Any]], runs: int) -> str:
+def _truth(figures: Sequence[Mapping[str, Any]]) -> str:
     """One line per claim: the worst figure of all cases that it covers."""
 
     def of(check: str, measured: str, case: str = "", worst: Callable[[Iterable[float]], float] = max) -> str:
@@ -139,7 +139,8 @@ def _truth(figures: Sequence[Mapping[str, Any]], runs: int) -> str:
             for each in figures
             if each["check"] == check and each["measured"] == measured and case in each["case"]
         ]
-        return f"{worst(values):.3f}"
+        found = worst(values)
+        return "below 0.001" if 0 < found < 0.0005 else f"{found:.3f}"
 
     rows = [
         [

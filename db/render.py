@@ -139,10 +139,8 @@ def _write_to_pipe(text: str, style: str, stream: TextIO) -> None:
     """CSV and JSON are in UTF-8 whatever the locale is, as in a file: an escape would change the data."""
     if style not in ("csv", "json") or not hasattr(stream, "buffer"):
         stream.write(text)
-        return
-    stream.flush()
-    stream.buffer.write(text.encode("utf-8", "surrogateescape"))
-    stream.buffer.flush()
+    else:
+        _write_bytes(text.encode("utf-8", "surrogateescape"), stream)
 
 
 def _write_parquet(result: QueryResult, output: Path | None, stream: TextIO) -> None:
@@ -151,9 +149,18 @@ def _write_parquet(result: QueryResult, output: Path | None, stream: TextIO) -> 
     elif stream.isatty():
         raise QueryError("Parquet cannot be written to a terminal; name a file with -o FILE.parquet, or pipe it")
     else:
+        _write_bytes(to_parquet(result), stream)
+
+
+def _write_bytes(content: bytes, stream: TextIO) -> None:
+    """Write past the stream's encoding. An error names the output as its file, as those of the stream itself do."""
+    try:
         stream.flush()
-        stream.buffer.write(to_parquet(result))
+        stream.buffer.write(content)
         stream.buffer.flush()
+    except OSError as error:
+        error.filename = "the output"
+        raise
 
 
 def _write_file(path: Path, content: bytes) -> None:

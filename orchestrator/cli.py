@@ -164,13 +164,11 @@ def _spinning() -> AbstractContextManager[object]:
 
 def _refused_by_system(error: Exception) -> str | None:
     """One line for a file or an output that the system does not let us write or read; None if the error is another."""
-    if not isinstance(error, OSError) or error.errno not in _REFUSALS:
+    if not isinstance(error, OSError) or error.errno not in _REFUSALS or error.filename is None:
         return None
     from db.escaping import shown
 
-    # An error without a file's name comes from a stream that is open: nearly always the output's.
-    place = "the output cannot be written" if error.filename is None else shown(os.fsdecode(error.filename))
-    return f"{place}: {error.strerror}; {_REFUSALS[error.errno]}"
+    return f"{shown(os.fsdecode(error.filename))}: {error.strerror}; {_REFUSALS[error.errno]}"
 
 
 def _open_streams() -> None:

@@ -46,6 +46,15 @@ def test_linux_runs_what_make_check_runs() -> None:
         assert re.search(rf"^make {part}$", lines, re.MULTILINE), part
 
 
+def test_ci_runs_what_make_check_runs() -> None:
+    """`.ci/run` names the parts of `make check`, because tests that fail there get a second try."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (parts,) = re.findall(r"^check: (.*)$", makefile, re.MULTILINE)
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    named = [word for line in re.findall(r"^make ([\w -]+?)(?: \|\||$)", script, re.MULTILINE) for word in line.split()]
+    assert sorted(named) == sorted(parts.split())
+
+
 def test_macs_are_tried_with_three_pythons_and_both_systems() -> None:
     job = yaml.safe_load((ROOT / ".github" / "workflows" / "mac.yml").read_text(encoding="utf-8"))["jobs"]["mac"]
     matrix = job["strategy"]["matrix"]

@@ -72,15 +72,32 @@ class Secrets:
         return value
 
 
+OUTPUT = "the output"  # standard output or standard error, in messages
+
+
 class MaskingStream:
-    """A text stream that masks what is written to it; in all else it is the stream."""
+    """A text stream that masks what is written to it; in all else it is the stream.
+
+    An `OSError` of its own names `OUTPUT` as its file, so that it is not taken for an error of something else.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        self._stream.write(mask(text))
+        try:
+            self._stream.write(mask(text))
+        except OSError as error:
+            error.filename = OUTPUT
+            raise
         return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as error:
+            error.filename = OUTPUT
+            raise
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:

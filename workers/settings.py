@@ -64,12 +64,15 @@ def above_up_to(low: float, high: float) -> Limit:
 
 
 def an_address() -> Limit:
-    """Of a server: http or https, a host, a port that there is. References that are resolved later pass."""
+    """A server's address, as `is_address` judges it. A reference that is resolved later passes."""
     return Limit(lambda value: "${" in value or is_address(value), "an address such as http://127.0.0.1:8080")
 
 
 def is_address(url: str) -> bool:
-    """True for http or https with a host, and no port or one from 1 to 65535: clients wrap larger ones around."""
+    """Return whether a text is an http or https address with a host and, if it has a port, one from 1 to 65535.
+
+    HTTP clients take a larger port modulo 65536 and so talk to another server.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port

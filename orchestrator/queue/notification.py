@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from workers.masking import KNOWN, mask
+from workers.settings import is_address
 
 WEBHOOK = "INTERLACE_NOTIFY_WEBHOOK"
 COMMAND = "INTERLACE_NOTIFY_COMMAND"
@@ -59,6 +60,8 @@ def _post(url: str, body: Mapping[str, object]) -> str | None:
     import httpx
 
     KNOWN.add(url)
+    if not is_address(url):
+        return "is not a valid http or https address"
     try:
         with (
             httpx.Client(timeout=TIMEOUT_S) as client,
@@ -69,8 +72,6 @@ def _post(url: str, body: Mapping[str, object]) -> str | None:
             status = response.status_code  # the rest of the answer is not read
     except httpx.TimeoutException:
         return f"no answer within {TIMEOUT_S:g} s"
-    except httpx.UnsupportedProtocol:
-        return "is not an http or https address"
     except httpx.HTTPError as error:
         return f"not reached: {error}"
     except (httpx.InvalidURL, ValueError):  # its text would show parts of the address

@@ -14,6 +14,7 @@ def warnings(material: Material) -> tuple[Said, ...]:
     return (
         *_of_the_order(material),
         *_of_the_end(material),
+        *_of_the_models(material),
         *(("Dropped", f"{arm.name} ({arm.state_reason or 'no reason stored'}).") for arm in _dropped(material)),
         *(
             (
@@ -29,6 +30,13 @@ def warnings(material: Material) -> tuple[Said, ...]:
 
 def _dropped(material: Material) -> list[ArmRow]:
     return [arm for arm in material.arms if arm.state != "active"]
+
+
+def _of_the_models(material: Material) -> Iterator[Said]:
+    """A server that answered with another model: each arm once, although it stands in several comparisons."""
+    reasons = (reason for one in material.overall for reason in one.reasons)
+    for text in dict.fromkeys(reason.text for reason in reasons if reason.code in ("other_model", "model_changed")):
+        yield "Another model", f"{text}."
 
 
 def _of_the_order(material: Material) -> Iterator[Said]:

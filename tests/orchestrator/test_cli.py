@@ -279,30 +279,41 @@ def test_a_reader_that_has_had_enough_is_no_verdict(shell: Shell) -> None:
     assert unread(shell, "audit", "--fail-on", "supported")[0] == 1  # a verdict is one, read or not
 
 
-@pytest.mark.parametrize(
-    ("typed", "code", "words"),
-    [
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has this device")
+def test_an_output_that_takes_nothing_is_one_line(shell: Shell) -> None:
+    shell("run", *TWO_ARMS, "--quiet")
+    for typed, code, words in (
         ("status >&-", 0, ""),
-        ("status >/dev/full", 4, "the output cannot be written: No space left on device"),
+        ("status >/dev/full", 4, "the output: No space left on device; make room"),
+        ("query 'SELECT * FROM trial_flat' --format csv >/dev/full", 4, "the output: No space left"),
         ("audit nosuch 2>&-", 2, ""),
         ("audit nosuch 2>/dev/full", 2, ""),
-        ("plan checkpoint=served engine=openai_http engine.url=http://127.0.0.1:99999", 2, "give an address such as"),
-    ],
-)
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has this device")
-def test_an_output_that_takes_nothing_is_one_line(shell: Shell, typed: str, code: int, words: str) -> None:
-    shell("run", *TWO_ARMS, "--quiet")
-    done = subprocess.run(
-        ["sh", "-c", f"{' '.join(INTERLACE)} {typed}"],
-        capture_output=True,
-        text=True,
-        env=shell.env,
-        cwd=shell.folder,
-        check=False,
+    ):
+        command = ["sh", "-c", f"{' '.join(INTERLACE)} {typed}"]
+        done = subprocess.run(command, capture_output=True, text=True, env=shell.env, cwd=shell.folder, check=False)
+        assert done.returncode == code, (typed, done.stderr)
+        assert words in done.stderr
+        assert len(done.stderr.splitlines()) <= 1, done.stderr
+
+
+def test_a_refusal_without_a_files_name_is_not_the_outputs(shell: Shell) -> None:
+    code = (
+        "import errno, sys; from db import location; from orchestrator import cli\n"
+        "def refused(*_): raise PermissionError(errno.EPERM, 'of a process')\n"
+        "location.database_path = refused; sys.argv = ['interlace', 'db', 'path']; cli.main()"
     )
-    assert done.returncode == code, done.stderr
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) <= 1
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=shell.env, check=False)
+    assert done.returncode == 1
+    assert "the output" not in done.stderr
+    assert "of a process" in done.stderr
+
+
+@pytest.mark.parametrize("setting", ["openai_http engine.url", "mlx_lm_server engine.attach"])
+def test_a_port_that_there_is_not_is_refused_in_the_plan(shell: Shell, setting: str) -> None:
+    engine, _, key = setting.partition(" ")
+    line = one_line(shell("plan", "checkpoint=dummy-tiny", f"engine={engine}", f"{key}=http://127.0.0.1:99999", code=2))
+    assert "give an address such as" in line
 
 
 def test_a_loop_of_links_is_no_database(shell: Shell) -> None:

@@ -31,7 +31,7 @@ from workers.http.answer import Answer
 from workers.http.refusals import StatusError
 from workers.http.watchdog import Timeouts
 from workers.protocol import Served
-from workers.settings import above, setting
+from workers.settings import above, an_address, setting
 from workers.supervision import served_versions
 from workers.supervision.server_process import HOST, ServerLog, ServerProcess, ServerSpec, free_port
 from workers.supervision.tracebacks import last_fault
@@ -52,7 +52,9 @@ _NOT_READY = (502, 503)
 class LaunchSettings(RequestSettings):
     """The server settings of every engine of this kind."""
 
-    attach: str | None = setting(None, "Address of a server that is already running. null: launch one.")
+    attach: str | None = setting(
+        None, "Address of a server that is already running. null: launch one.", limit=an_address()
+    )
     log_file: str | None = setting(None, "With attach: the server's log, where its signs are read.")
     ready_s: float = setting(900.0, "Longest time of the server until its first completion.", limit=above(0))
 

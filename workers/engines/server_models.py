@@ -1,4 +1,4 @@
-"""Which model a server says has answered: the one that was asked for, or another. Pure."""
+"""The model that an answer names, compared with the request's and with that of earlier answers. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from typing import Any
 
 _CACHED = re.compile(r"models--[^/]+?--([^/]+)/snapshots/[^/]+")  # a folder of the hub's cache
 _ENDS = (":latest", ".gguf")
+_DATE = re.compile(r"-20\d{2}-?\d{2}-?\d{2}$")
 
 
 def stated_model(response: Mapping[str, Any]) -> str | None:
@@ -15,9 +16,8 @@ def stated_model(response: Mapping[str, Any]) -> str | None:
 
 
 def is_same_model(asked: str, stated: str) -> bool:
-    """True if both names may be of one model: the same last part of an id or a path, or a dated release of it."""
-    one, other = _plain(asked), _plain(stated)
-    return one == other or re.fullmatch(re.escape(one) + r"-\d{4}-?\d{2}-?\d{2}", other) is not None
+    """Return whether two names may be of one model: by the last part of an id or a path, without a release's date."""
+    return _plain(asked) == _plain(stated)
 
 
 def flag_model(asked: str, stated: str | None, earlier: str | None, flags: list[str]) -> None:
@@ -30,7 +30,7 @@ def flag_model(asked: str, stated: str | None, earlier: str | None, flags: list[
         return
     if not is_same_model(asked, stated):
         flags.append("other_model")
-    if earlier not in (None, stated):
+    if earlier is not None and not is_same_model(earlier, stated):
         flags.append("model_changed")
 
 
@@ -38,4 +38,4 @@ def _plain(name: str) -> str:
     last = _CACHED.sub(r"\1", name.strip().rstrip("/").lower()).rpartition("/")[2]
     for end in _ENDS:
         last = last.removesuffix(end)
-    return last
+    return _DATE.sub("", last)

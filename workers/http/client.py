@@ -248,7 +248,7 @@ class Client:
 
 
 def _can_be_asked(url: str) -> bool:
-    """True for an address whose characters the HTTP package accepts too."""
+    """Return whether the address is valid, for the HTTP package too."""
     try:
         httpx.URL(url)
     except httpx.InvalidURL:

@@ -86,6 +86,7 @@ def test_a_server_that_answers_badly_is_one_note(answer: bytes, words: str) -> N
         "http:///t0psecretpath",
         "https://127.0.0.1:1/t0psecretpath",
         "ftp://host/t0psecretpath",
+        "http://127.0.0.1:99999/t0psecretpath",
         "t0psecretpath",
         "http://user:t0psecretpath@127.0.0.1:1/",
         "http://127.0.0.1:1/t0psecretpath\x00",

@@ -38,6 +38,20 @@ def test_a_whole_run_of_ours_has_none(stored: tuple[Engine, Filled]) -> None:
     assert caveats(engine, filled.last_run) == ()
 
 
+def test_another_model_than_was_asked_for_is_reported_once_per_arm(stored: tuple[Engine, Filled]) -> None:
+    engine, filled = stored
+    with transaction(engine) as session:
+        for generation in session.scalars(
+            select(Generation).join(Trial).join(Arm).where(Arm.run_id == filled.last_run, Arm.name == "plain-8bit")
+        ):
+            generation.flags = ["other_model"]
+    (line,) = caveats(engine, filled.last_run)
+    assert line.startswith("Another model: plain-8bit: ")
+    assert line.endswith(
+        "the answer names another model than was asked for (set engine.model to the name that it states)."
+    )
+
+
 def test_order_end_and_lost_arms_are_reported(stored: tuple[Engine, Filled]) -> None:
     engine, filled = stored
     with transaction(engine) as session:

@@ -14,6 +14,7 @@ from workers.engines.server_models import flag_model, is_same_model, stated_mode
         ("mlx-community/Qwen3-8B-4bit", "/x/hub/models--mlx-community--Qwen3-8B-4bit/snapshots/0a1b2c"),
         ("/models/qwen3-8b-q4.gguf", "qwen3-8b-q4"),
         ("gpt-4o", "gpt-4o-2024-08-06"),
+        ("gpt-4o-20240806", "gpt-4o"),
     ],
 )
 def test_one_model_has_several_names(asked: str, stated: str) -> None:
@@ -22,7 +23,13 @@ def test_one_model_has_several_names(asked: str, stated: str) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "stated"),
-    [("asked-8b", "other-7b"), ("qwen3:8b", "qwen3:4b"), ("Qwen3-8B-4bit", "Qwen3-8B"), ("llama3", "llama3.1")],
+    [
+        ("asked-8b", "other-7b"),
+        ("qwen3:8b", "qwen3:4b"),
+        ("Qwen3-8B-4bit", "Qwen3-8B"),
+        ("llama3", "llama3.1"),
+        ("m-1234-56-78", "m"),
+    ],
 )
 def test_another_model_is_another(asked: str, stated: str) -> None:
     assert not is_same_model(asked, stated)
@@ -36,6 +43,7 @@ def test_another_model_is_another(asked: str, stated: str) -> None:
         ("b", None, ["other_model"]),
         ("b", "b", ["other_model"]),
         ("a", "b", ["model_changed"]),
+        ("a", "hub/a", []),
         ("c", "b", ["other_model", "model_changed"]),
     ],
 )
