@@ -142,7 +142,7 @@ def test_a_webhook_that_fails_is_a_note_without_its_address(hook: http.server.HT
     assert problem.startswith("INTERLACE_NOTIFY_WEBHOOK: not reached")
     assert "token-abc" not in problem
     assert told(tmp_path, INTERLACE_NOTIFY_WEBHOOK="file:///etc/passwd") == [
-        "INTERLACE_NOTIFY_WEBHOOK: is not an http or https address"
+        "INTERLACE_NOTIFY_WEBHOOK: is not a valid http or https address"
     ]
 
 
