@@ -5,6 +5,7 @@ Each reader returns a number, words, or a number with its words, and raises `Unr
 
 import os
 import re
+import resource
 
 from workers.machine.processes import own_peak_rss_bytes, own_rss_bytes
 from workers.machine.system import CounterReader, FieldReader, System, Unreadable
@@ -12,6 +13,12 @@ from workers.machine.system import CounterReader, FieldReader, System, Unreadabl
 _ZONES = "/sys/class/thermal/thermal_zone*"
 _SUPPLIES = "/sys/class/power_supply/*"
 _FREQUENCIES = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq"
+
+
+def per_cpu_free_bytes(system: System) -> int:
+    """Free memory on the per-processor lists of all zones, in bytes; `MemFree` and `MemAvailable` leave it out."""
+    counts = re.findall(r"^\s+count:\s+(\d+)$", system.read("/proc/zoneinfo"), flags=re.MULTILINE)
+    return sum(map(int, counts)) * resource.getpagesize()
 
 
 def read_thermal_level(system: System) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from workers.machine.linux import per_cpu_free_bytes
 from workers.machine.macos import parse_compressed
 from workers.machine.processes import PROCESS_FAULTS, own_peak_rss_bytes, own_pids
 from workers.machine.system import LocalSystem, System, Unreadable
@@ -56,9 +57,18 @@ class Settled:
     still: bool  # False: memory was still coming back when the time was up
 
 
-def available_bytes() -> int:
-    """Memory that programs can take without swapping."""
-    return int(psutil.virtual_memory().available)
+def available_bytes(system: System | None = None) -> int:
+    """Memory that programs can take without swapping.
+
+    On Linux this includes the free pages that each processor keeps for itself. `MemAvailable` leaves them out, and
+    kernels since 6.7 keep hundreds of MiB of what a process freed there: its end would look like a leak.
+    """
+    system = system or LocalSystem()
+    try:
+        kept = per_cpu_free_bytes(system) if system.platform == "linux" else 0
+    except Unreadable:
+        kept = 0
+    return int(psutil.virtual_memory().available) + kept
 
 
 def compressed_bytes(system: System | None = None) -> int:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import psutil
 
 from workers.machine import linux, macos, optional_tools
+from workers.machine.memory import available_bytes
 from workers.machine.processes import own_cpu_s
 from workers.machine.system import CounterReader, FieldReader, LocalSystem, OneReading, System, Unreadable, reaped_cpu_s
 
@@ -191,8 +192,8 @@ def _load(_system: System) -> float:
         raise Unreadable("the system states no load average") from error
 
 
-def _memory_available(_system: System) -> float:
-    return float(psutil.virtual_memory().available)
+def _memory_available(system: System) -> float:
+    return float(available_bytes(system))
 
 
 def _cpu_of_others(system: System) -> dict[str, float]:
