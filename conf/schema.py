@@ -11,7 +11,7 @@ from enum import Enum
 from omegaconf import MISSING
 
 from workers.sampling import Sampling
-from workers.settings import above, at_least, between, one_of, setting, within
+from workers.settings import DTYPE_BYTES, above, at_least, between, one_of, setting, within
 
 
 class Source(Enum):
@@ -122,9 +122,7 @@ class CheckpointConfig:
     shape: str | None = setting(None, "source=dummy: the named shape of the random weights.")
     bits: int | None = setting(None, "Bits per weight.", limit=at_least(1))
     group_size: int | None = setting(None, "Weights that share a scale.", limit=at_least(1))
-    dtype: str | None = setting(
-        None, "Type of activations and scales, as mlx names it.", limit=one_of("float32", "bfloat16", "float16")
-    )
+    dtype: str | None = setting(None, "Type of activations and scales, as mlx names it.", limit=one_of(*DTYPE_BYTES))
     bytes_read_per_token: int | None = setting(
         None,
         "Bytes of weights that one token reads, if not all of them (mixture of experts).",

@@ -98,7 +98,7 @@ def installed(distribution: str) -> str | None:
 
 
 @contextmanager
-def told_when_missing(engine: str) -> Iterator[None]:
+def explained_when_missing(engine: str) -> Iterator[None]:
     """Turn a missing package of an engine into one line with the command that installs it.
 
     Raises:

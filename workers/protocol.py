@@ -15,8 +15,8 @@ Requests travel on one file descriptor, records come back on another; stdout and
                         <----------------   Heartbeat ..., Scored or Unsupported
         TimePasses      ---------------->                    (after the last round: what does a pass take?)
                         <----------------   Heartbeat ..., PassesTimed or Unsupported
-        Retell          ---------------->                    (after the last round: which tokens was that text?)
-                        <----------------   Heartbeat ..., Retold or Unsupported
+        Regenerate          ---------------->                    (after the last round: which tokens was that text?)
+                        <----------------   Heartbeat ..., Regenerated or Unsupported
         Stop            ---------------->                    (the process ends)
         at any time     <----------------   Failure
 
@@ -27,7 +27,7 @@ A value that could not be read is None, never 0.
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
-PROTOCOL_VERSION = 3  # 2: probes; 3: retelling
+PROTOCOL_VERSION = 4  # 2: probes; 3: repeated requests; 4: their messages renamed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +93,10 @@ class TimePasses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retell:
+class Regenerate:
     """Answer a turn once more, greedily, this time with the tokens: for a server that sends only text while timed."""
 
-    kind: ClassVar[str] = "retell"
+    kind: ClassVar[str] = "regenerate"
     request_id: str
     messages: list[dict[str, str]]  # the whole conversation before the answer
     prompt_sha256: str  # of the prompt that was answered: another one is refused
@@ -273,10 +273,10 @@ class PassesTimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retold:
-    """The answer to Retell. One log-probability per token, in nats: of that token, at its place."""
+class Regenerated:
+    """The answer to Regenerate. One log-probability per token, in nats: of that token, at its place."""
 
-    kind: ClassVar[str] = "retold"
+    kind: ClassVar[str] = "regenerated"
     request_id: str
     text: str
     token_ids: list[int]
@@ -303,8 +303,8 @@ class Failure:
     detail: str = ""  # traceback
 
 
-Probe = ScoreTokens | TimePasses | Retell
-Told = Scored | PassesTimed | Retold | Unsupported  # the possible answers to a probe
+Probe = ScoreTokens | TimePasses | Regenerate
+ProbeAnswer = Scored | PassesTimed | Regenerated | Unsupported  # the possible answers to a probe
 Request = Load | Generate | Probe | Stop
-Message = Request | Hello | Loaded | Heartbeat | Generation | Done | Told | Failure
+Message = Request | Hello | Loaded | Heartbeat | Generation | Done | ProbeAnswer | Failure
 KINDS: dict[str, type[Message]] = {cls.kind: cls for cls in get_args(Message)}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ValueT = TypeVar("ValueT")
 _KEY = "interlace"  # of a field's metadata
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # types of activations and scales, as mlx names them
 MISSING = "???"  # omegaconf's own mark of a value that has to be given
 
 

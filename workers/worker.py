@@ -19,7 +19,7 @@ from typing import Self
 from workers.codec import MAX_LINE_BYTES, ProtocolError, decode, encode
 from workers.counts import Counts, require_possible
 from workers.engines.base import ENTRY_POINTS, Engine, TurnRequest, TurnResult, offered
-from workers.environment import require_environment, told_when_missing, versions
+from workers.environment import explained_when_missing, require_environment, versions
 from workers.errors import EngineError, FaultKind, ProbeUnsupported, classify
 from workers.masking import KNOWN
 from workers.protocol import (
@@ -34,10 +34,10 @@ from workers.protocol import (
     Loaded,
     Message,
     Probe,
-    Retell,
+    ProbeAnswer,
+    Regenerate,
     ScoreTokens,
     Stop,
-    Told,
     Unsupported,
 )
 from workers.references import resolved_engine
@@ -198,7 +198,7 @@ class Worker:
             sampling=request.sampling,
         )
         started_ns = engine.clock()
-        with told_when_missing(request.target.split(".")[-2]):
+        with explained_when_missing(request.target.split(".")[-2]):
             info = engine.load()
         load_s = (engine.clock() - started_ns) / 1e9
         engine.settle()
@@ -228,11 +228,11 @@ class Worker:
             self._channel.send(Done(request_id=request.request_id))
 
     def _probe(self, request: Probe, engine: Engine) -> None:
-        answer: Told
+        answer: ProbeAnswer
         try:
             with self._pulse.during_request():
                 engine.start_conversation()
-                answer = _told(engine, request)
+                answer = _answer_probe(engine, request)
                 engine.settle()
         except ProbeUnsupported as reason:
             answer = Unsupported(request_id=request.request_id, reason=" ".join(str(reason).split()))
@@ -310,11 +310,11 @@ class Worker:
         self._channel.send(Failure(request_id=request_id, error_kind=kind, message=message, detail=detail))
 
 
-def _told(engine: Engine, request: Probe) -> Told:
+def _answer_probe(engine: Engine, request: Probe) -> ProbeAnswer:
     if isinstance(request, ScoreTokens):
         return engine.score(request)
-    if isinstance(request, Retell):
-        return engine.retell(request)
+    if isinstance(request, Regenerate):
+        return engine.regenerate(request)
     return engine.time_passes(request)
 
 

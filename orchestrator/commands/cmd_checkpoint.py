@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from orchestrator.commands import completing, options
+from workers.settings import DTYPE_BYTES
 
 
 @click.group("checkpoint")
@@ -55,9 +56,7 @@ def import_(source: str, name: str | None, bits: str | None) -> None:
 @click.option("--name", help="The new checkpoint's name. Default: the source's, with the bits.")
 @click.option("--bits", type=click.IntRange(2, 8), help="Bits to quantise to.")
 @click.option("--group-size", type=click.Choice(["32", "64", "128"]), default="64", show_default=True)
-@click.option(
-    "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="Data type of activations and scales."
-)
+@click.option("--dtype", type=click.Choice(list(DTYPE_BYTES)), help="Data type of activations and scales.")
 @options.config_dir
 def make(
     source: str, name: str | None, bits: int | None, group_size: str, dtype: str | None, config_dir: Path | None

@@ -194,11 +194,11 @@ def _divergence(
         else:
             place = None if answer.text == other.text else 0
         if place is not None:
-            return _told(answer, other, place if compared_by == "token_ids" else None, probe)
+            return _first_divergence(answer, other, place if compared_by == "token_ids" else None, probe)
     return None
 
 
-def _told(answer: Answer, other: Answer, place: int | None, probe: Probed | None) -> FirstDivergence:
+def _first_divergence(answer: Answer, other: Answer, place: int | None, probe: Probed | None) -> FirstDivergence:
     mine, theirs = answer.text or "", other.text or ""
     character = first_difference(_codes(mine), _codes(theirs))
     before = None if character is None else theirs[max(0, character - CONTEXT_CHARACTERS) : character]

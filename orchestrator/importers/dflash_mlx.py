@@ -20,6 +20,7 @@ from orchestrator.importers.foreign_run import (
 )
 
 NAME = "dflash-mlx"
+FILE = "dflash benchmark's results.json or runs.jsonl"
 PLAIN, DRAFTED = "baseline", "dflash"
 _RUN = frozenset("run thermal_pressure baseline dflash speedup prompt_id".split())
 _ENTRY = frozenset(

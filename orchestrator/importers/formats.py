@@ -1,8 +1,7 @@
 """The known formats, and the detection of a file's format. Pure."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from orchestrator.errors import InputError
 from orchestrator.importers import dflash_mlx, guidellm, llama_bench, llama_benchy, mlx_chronos, vllm_bench
@@ -11,54 +10,18 @@ from orchestrator.importers.foreign_run import ForeignResults
 _SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
-    """One tool's file."""
+class Format(Protocol):
+    """A module that reads one tool's file."""
 
-    name: str
-    file: str  # how the tool writes it
-    recognises: Callable[[Any], bool]
-    read: Callable[[Any], ForeignResults]
+    NAME: str
+    FILE: str  # how the tool writes it
+
+    def recognises(self, body: Any) -> bool: ...
+
+    def read(self, body: Any) -> ForeignResults: ...
 
 
-FORMATS = (
-    Format(
-        name=llama_bench.NAME,
-        file="llama-bench -o json",
-        recognises=llama_bench.recognises,
-        read=llama_bench.read,
-    ),
-    Format(
-        name=mlx_chronos.NAME,
-        file="an mlx-chronos result",
-        recognises=mlx_chronos.recognises,
-        read=mlx_chronos.read,
-    ),
-    Format(
-        name=dflash_mlx.NAME,
-        file="dflash benchmark's results.json or runs.jsonl",
-        recognises=dflash_mlx.recognises,
-        read=dflash_mlx.read,
-    ),
-    Format(
-        name=guidellm.NAME,
-        file="guidellm's benchmarks.json",
-        recognises=guidellm.recognises,
-        read=guidellm.read,
-    ),
-    Format(
-        name=vllm_bench.NAME,
-        file="vllm bench serve --save-result",
-        recognises=vllm_bench.recognises,
-        read=vllm_bench.read,
-    ),
-    Format(
-        name=llama_benchy.NAME,
-        file="llama-benchy's JSON report",
-        recognises=llama_benchy.recognises,
-        read=llama_benchy.read,
-    ),
-)
+FORMATS: tuple[Format, ...] = (llama_bench, mlx_chronos, dflash_mlx, guidellm, vllm_bench, llama_benchy)
 
 
 def choose_format(body: Any, wanted: str, *, name: str) -> Format:
@@ -72,15 +35,15 @@ def choose_format(body: Any, wanted: str, *, name: str) -> Format:
         InputError: no known format, or not the named one; the message names the known formats and the content seen.
     """
     if wanted != "auto":
-        chosen = next(each for each in FORMATS if each.name == wanted)
+        chosen = next(each for each in FORMATS if each.NAME == wanted)
         if not _recognises(chosen, body):
             raise InputError(
-                f"{name}: is not {chosen.file}: it holds {seen(body)}; leave --format out to have it found"
+                f"{name}: is not {chosen.FILE}: it holds {seen(body)}; leave --format out to have it found"
             )
         return chosen
     found = [each for each in FORMATS if _recognises(each, body)]
     if not found:
-        known = ", ".join(f"{each.name} ({each.file})" for each in FORMATS)
+        known = ", ".join(f"{each.NAME} ({each.FILE})" for each in FORMATS)
         raise InputError(f"{name}: no format that is known: it holds {seen(body)}; known are {known}")
     return found[0]
 

@@ -23,6 +23,7 @@ from orchestrator.importers.plausibility import LEFT_OUT, share_of, told_of
 from orchestrator.plan import canonical_json
 
 NAME = "guidellm"
+FILE = "guidellm's benchmarks.json"
 AGGREGATE = "aggregate"
 _DATA_SHOWN = 200
 _BENCHMARK = frozenset(

@@ -22,6 +22,7 @@ from orchestrator.importers.foreign_run import (
 )
 
 NAME = "llama-bench"
+FILE = "llama-bench -o json"
 _BUILD = ("build_commit", "build_number")
 _MACHINE = ("cpu_info", "gpu_info")
 _MODEL = ("model_filename", "model_type", "model_size", "model_n_params")

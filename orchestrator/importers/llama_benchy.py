@@ -20,6 +20,7 @@ from orchestrator.importers.foreign_run import (
 )
 
 NAME = "llama-benchy"
+FILE = "llama-benchy's JSON report"
 _TOP = frozenset(
     "version timestamp latency_mode latency_ms model prefix_caching_enabled max_concurrency benchmarks".split()
 )

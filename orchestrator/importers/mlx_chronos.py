@@ -24,6 +24,7 @@ from orchestrator.importers.foreign_run import (
 )
 
 NAME = "mlx-chronos"
+FILE = "an mlx-chronos result"
 _TOP = frozenset("hardware engine model metrics trials meta integrity".split())
 _HARDWARE = frozenset(
     (

@@ -68,9 +68,9 @@ def read_results(file: Path, choices: Choices) -> tuple[Source, ForeignResults]:
         OSError,
     ) as error:
         why = in_one_line(f"{type(error).__name__}: {error}")
-        raise InputError(f"{file}: not as {chosen.file} should be ({why}); is it whole?") from error
+        raise InputError(f"{file}: not as {chosen.FILE} should be ({why}); is it whole?") from error
     if not results.trials:
-        raise InputError(f"{file}: holds no result ({chosen.name}); give a file of a finished benchmark")
+        raise InputError(f"{file}: holds no result ({chosen.NAME}); give a file of a finished benchmark")
     require_possible(results, name=str(file))
     results = replace(results, notes=(*decoded.notes, *results.notes))
     zone = _zone(choices.timezone)

@@ -22,6 +22,7 @@ from orchestrator.importers.foreign_run import (
 from orchestrator.importers.plausibility import told_of
 
 NAME = "vllm-bench"
+FILE = "vllm bench serve --save-result"
 AGGREGATE = "aggregate"  # flag of a row that stands for several requests
 _SETTINGS = "backend model_id request_rate burstiness max_concurrency num_prompts ramp_up_strategy".split()
 _ROUNDING = 0.02  # some versions round rate and duration

@@ -13,7 +13,7 @@ from orchestrator.secrecy import secret_variables
 from workers.errors import WorkerFault
 from workers.machine.memory import available_bytes, compressed_bytes, unreturned_bytes
 from workers.machine.telemetry import Reading
-from workers.protocol import Generate, Generation, Hello, Load, Loaded, Probe, Told
+from workers.protocol import Generate, Generation, Hello, Load, Loaded, Probe, ProbeAnswer
 from workers.supervision.worker_process import StopReport, WorkerProcess, WorkerSpec
 
 # Keys of an engine's configuration that are not settings: its identity, its other weights and its interpreter.
@@ -41,7 +41,7 @@ class Member:
         """
         return self.process.generate(request, self.deadlines)
 
-    def probe(self, request: Probe) -> Told:
+    def probe(self, request: Probe) -> ProbeAnswer:
         """Ask the engine about its model. A worker that outlives the probe's own budget gets as long
         again as a first token may take.
 

@@ -29,8 +29,8 @@ from orchestrator.running.questions import (
     context_of,
     judge,
     questions,
+    repetitions,
     scorer,
-    tellings,
     timings,
     with_tokens,
 )
@@ -38,7 +38,7 @@ from orchestrator.running.recorder import Recorder
 from orchestrator.stored_run import StoredRun
 from workers.errors import WorkerFault
 from workers.machine.bandwidth import measured_bytes_per_s
-from workers.protocol import PassesTimed, Probe, Retell, Retold, Scored, ScoreTokens, TimePasses, Unsupported
+from workers.protocol import PassesTimed, Probe, Regenerate, Regenerated, Scored, ScoreTokens, TimePasses, Unsupported
 
 TIMING_SHARE = 0.5  # of the budget, at most, if answers diverge: the divergences get the rest
 KEPT_SHARE = 0.5  # of the rest, for questions about answers that servers repeated
@@ -91,7 +91,7 @@ class Prober:
     def run(self) -> None:
         """Run the probes, passes first: without them the cost of verification is a guess."""
         wanted = timings(self.plan, self.widths, self.answers)
-        parting = questions(self.plan, self.answers, self.widths) or tellings(self.plan, self.answers)
+        parting = questions(self.plan, self.answers, self.widths) or repetitions(self.plan, self.answers)
         share = TIMING_SHARE if parting else 1.0
         for place, timing in enumerate(wanted):
             # Targets come first and may use the whole budget: a draft's share also follows as the rest of a round.
@@ -99,7 +99,7 @@ class Prober:
             left_s = share * self.budget_s - (self.clock() - self._started_s)
             self._time(timing, left_s / alike)
         stored = _stored_divergences(self.recorder)
-        again = self._retold(stored)
+        again = self._regenerated(stored)
         answers = with_tokens(self.answers, again)
         asked = scorer(self.plan, self.answers, self.widths)
         for question in questions(self.plan, answers, self.widths):
@@ -119,28 +119,28 @@ class Prober:
 
     # ---- divergences ----
 
-    def _retold(self, stored: Container[Place]) -> dict[Place, Retold]:
+    def _regenerated(self, stored: Container[Place]) -> dict[Place, Regenerated]:
         """Return servers' answers whose text diverges from the control's, with token ids if the servers return them."""
-        again, why = dict[Place, Retold](), dict[str, str]()
+        again, why = dict[Place, Regenerated](), dict[str, str]()
         kept_s = KEPT_SHARE * self._left_s
-        for telling in tellings(self.plan, self.answers):
-            if telling.place in stored or telling.arm in why:
+        for repetition in repetitions(self.plan, self.answers):
+            if repetition.place in stored or repetition.arm in why:
                 continue
-            request = Retell(
-                request_id="retell/{}/{}/{}".format(*telling.place),
-                messages=list(telling.messages),
-                prompt_sha256=telling.prompt_sha256,
-                max_tokens=telling.max_tokens,
+            request = Regenerate(
+                request_id="regenerate/{}/{}/{}".format(*repetition.place),
+                messages=list(repetition.messages),
+                prompt_sha256=repetition.prompt_sha256,
+                max_tokens=repetition.max_tokens,
                 budget_s=self._left_s - kept_s,
             )
             late = "the probes' time was used up"
-            answer = self._probe(telling.arm, request) if request.budget_s > 0 else late
-            if isinstance(answer, Retold) and answer.text == telling.text:
-                again[telling.place] = answer
-            elif isinstance(answer, Retold):
-                why[telling.arm] = "a repeated request gave another answer"
+            answer = self._probe(repetition.arm, request) if request.budget_s > 0 else late
+            if isinstance(answer, Regenerated) and answer.text == repetition.text:
+                again[repetition.place] = answer
+            elif isinstance(answer, Regenerated):
+                why[repetition.arm] = "a repeated request gave another answer"
             else:
-                why[telling.arm] = answer if isinstance(answer, str) else f"unexpected {answer.kind}"
+                why[repetition.arm] = answer if isinstance(answer, str) else f"unexpected {answer.kind}"
         for arm, reason in why.items():
             self.crew.note(f"{arm}: its divergences from the control are known by their bytes only: {reason}")
         return again
@@ -237,7 +237,7 @@ class Prober:
 
     # ---- both ----
 
-    def _probe(self, arm: str, request: Probe) -> Scored | PassesTimed | Retold | str:
+    def _probe(self, arm: str, request: Probe) -> Scored | PassesTimed | Regenerated | str:
         """Return the worker's answer, or the reason why there is none."""
         try:
             answer = self._member(arm).probe(request)

@@ -18,7 +18,7 @@ from typing import Any
 from orchestrator.findings.losslessness import first_difference
 from orchestrator.findings.records import Answer
 from orchestrator.plan import Plan
-from workers.protocol import Retold, Scored
+from workers.protocol import Regenerated, Scored
 
 MOST_LIKELY = 5  # tokens reported per divergence
 MOST_WIDTHS = 4  # for each divergence: every width is another pass over the answer
@@ -305,7 +305,7 @@ COMPARED_PLACES = 63  # at most, before the place where two answers diverge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
+class Repetition:
     """One answer to ask for again."""
 
     arm: str
@@ -321,12 +321,12 @@ class Telling:
         return self.arm, self.prompt_id, self.turn
 
 
-def tellings(plan: Plan, answers: Sequence[Answer]) -> list[Telling]:
+def repetitions(plan: Plan, answers: Sequence[Answer]) -> list[Repetition]:
     """Return the answers to ask for again: of pairs whose texts differ and of which one has no token ids.
 
     The shortest come first, `probe_prompts` per arm.
     """
-    found: dict[Place, tuple[int, Telling]] = {}
+    found: dict[Place, tuple[int, Repetition]] = {}
     asked: Counter[str] = Counter()
     differing = [
         (control, other)
@@ -340,9 +340,9 @@ def tellings(plan: Plan, answers: Sequence[Answer]) -> list[Telling]:
         wanted = [each for each in (control, other) if not each.token_ids]
         asked[other.arm] += bool(wanted)
         for each in wanted:
-            telling = _telling(plan, answers, each)
-            found.setdefault(telling.place, (each.completion_tokens or 0, telling))
-    return [telling for _, telling in sorted(found.values(), key=lambda pair: pair[0])]
+            repetition = _repetition(plan, answers, each)
+            found.setdefault(repetition.place, (each.completion_tokens or 0, repetition))
+    return [repetition for _, repetition in sorted(found.values(), key=lambda pair: pair[0])]
 
 
 def _texts_differ(control: Answer, other: Answer) -> bool:
@@ -356,10 +356,10 @@ def _texts_differ(control: Answer, other: Answer) -> bool:
     )
 
 
-def _telling(plan: Plan, answers: Sequence[Answer], answer: Answer) -> Telling:
+def _repetition(plan: Plan, answers: Sequence[Answer], answer: Answer) -> Repetition:
     before = first_answers(answers, plan.control)
     earlier = [before[answer.prompt_id, turn] for turn in range(answer.turn) if (answer.prompt_id, turn) in before]
-    return Telling(
+    return Repetition(
         arm=answer.arm,
         prompt_id=answer.prompt_id,
         turn=answer.turn,
@@ -370,7 +370,7 @@ def _telling(plan: Plan, answers: Sequence[Answer], answer: Answer) -> Telling:
     )
 
 
-def with_tokens(answers: Iterable[Answer], repeated: Mapping[Place, Retold]) -> list[Answer]:
+def with_tokens(answers: Iterable[Answer], repeated: Mapping[Place, Regenerated]) -> list[Answer]:
     """Return the answers; repeated ones get their token ids."""
 
     def known(answer: Answer) -> Answer:
@@ -386,15 +386,15 @@ def scorer(plan: Plan, answers: Iterable[Answer], widths: Iterable[ArmWidth]) ->
     """Return the arm that scores the control's tokens: the control, or if it is a server, the plainest arm that runs
     the same checkpoint in process.
     """
-    telling = {answer.arm for answer in answers if answer.token_ids}
-    if plan.control in telling:
+    with_ids = {answer.arm for answer in answers if answer.token_ids}
+    if plan.control in with_ids:
         return plan.control
     checkpoints = {arm.name: arm.checkpoint["name"] for arm in plan.arms}
-    fitting = [each for each in widths if each.arm in telling and checkpoints[each.arm] == checkpoints[plan.control]]
+    fitting = [each for each in widths if each.arm in with_ids and checkpoints[each.arm] == checkpoints[plan.control]]
     return min(fitting, key=lambda each: each.drafts).arm if fitting else plan.control
 
 
-def apart(plan: Plan, question: Question, repeated: Mapping[Place, Retold]) -> float | None:
+def apart(plan: Plan, question: Question, repeated: Mapping[Place, Regenerated]) -> float | None:
     """Return the largest difference of two servers' own log-probabilities of the same tokens, in nats.
 
     Returns:

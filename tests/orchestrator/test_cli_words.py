@@ -13,7 +13,7 @@ from orchestrator.vocabulary import IMPORT_FORMATS, METRICS, VERDICTS
 def test_every_word_of_the_vocabulary_can_be_drawn_and_read() -> None:
     assert {verdict.tone for verdict in VERDICTS.values()} == set(STYLES) == set(TONES)
     assert [each.name for each in Metric] == list(METRICS)
-    assert set(IMPORT_FORMATS) == {each.name for each in FORMATS}
+    assert set(IMPORT_FORMATS) == {each.NAME for each in FORMATS}
 
 
 def test_the_words_of_an_error_do_nothing_to_the_terminal(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.workers.machines import Recorded
 from workers import environment, interpreter
-from workers.environment import told_when_missing
+from workers.environment import explained_when_missing
 from workers.errors import EngineError
 from workers.interpreter import hidden_pth_files, no_mlx_for, origin_of, read_interpreter
 from workers.machine.host import is_translated
@@ -76,7 +76,7 @@ def test_a_python_for_intel_cannot_run_mlx(
 def test_an_engine_that_misses_mlx_under_rosetta_is_not_told_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment.sys, "platform", "darwin")
     monkeypatch.setattr(environment.platform, "machine", lambda: "x86_64")
-    with pytest.raises(EngineError) as caught, told_when_missing("mlx_lm"):
+    with pytest.raises(EngineError) as caught, explained_when_missing("mlx_lm"):
         raise ModuleNotFoundError("No module named 'mlx_lm'", name="mlx_lm")
     assert "Python for arm64" in str(caught.value)
     assert "pip install" not in str(caught.value)
@@ -94,7 +94,7 @@ def test_hidden_files_are_found_and_what_they_name_is_missed_with_the_remedy(
     assert [path.name for path in hidden_pth_files([tmp_path, tmp_path / "absent"], flags=flags)] == ["_editable.pth"]
     assert hidden_pth_files([tmp_path]) == []
     monkeypatch.setattr(environment, "hidden_pth_files", lambda folders: [tmp_path / "_editable.pth"])
-    with pytest.raises(EngineError) as caught, told_when_missing("dflash"):
+    with pytest.raises(EngineError) as caught, explained_when_missing("dflash"):
         raise ModuleNotFoundError("No module named 'dflash'", name="dflash")
     assert f"chflags -R nohidden {tmp_path}, since Python skips _editable.pth" in str(caught.value)
 

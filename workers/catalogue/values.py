@@ -5,6 +5,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_SAMPLE = re.compile(
+    r"""\s*(?P<name>[A-Za-z_:][\w:]*)
+        \s*(?:\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\})?  # labels, whose values may hold braces and escaped quotes
+        \s*(?<=[\s}])(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|NaN|[iI]nf))
+        (?:\s.*)?$""",  # a timestamp, an exemplar
+    re.VERBOSE | re.ASCII,
+)
+
 
 def lookup(body: Any, path: str, *, model: str = "") -> Any:
     """The value at a path such as `a.b[id={model}].c`; None where it does not lead anywhere.
@@ -25,11 +33,14 @@ def lookup(body: Any, path: str, *, model: str = "") -> Any:
 
 
 def parse_prometheus(text: str) -> dict[str, float]:
-    """Metrics by name, summed over their labels. Other lines are skipped."""
+    """Metrics by name, summed over their labels. Timestamps and exemplars are ignored, and lines that are no samples.
+
+    Format: Prometheus text exposition 0.0.4, and OpenMetrics 1.0 for exemplars.
+    """
     found: dict[str, float] = {}
-    for line in text.splitlines():
-        if matched := re.match(r"([A-Za-z_:][\w:]*)(?:\{.*\})?\s+([-+.\deE]+|NaN|[-+]?Inf)(?:\s+\d+)?$", line.strip()):
-            found[matched[1]] = found.get(matched[1], 0.0) + float(matched[2])
+    for line in text.split("\n"):
+        if matched := _SAMPLE.match(line):
+            found[matched["name"]] = found.get(matched["name"], 0.0) + float(matched["value"])
     return found
 
 

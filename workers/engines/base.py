@@ -11,7 +11,7 @@ The loop calls, in this order, all from one thread:
             engine.answer(tick)         timed by the loop: each tick is stamped; by default `stream`, to its end
             engine.finish()             not timed: the text, the counts, the evidence
             engine.settle()             not timed, also after an error: nothing may run on into the next turn
-    engine.score(request), engine.time_passes(request), engine.retell(request)
+    engine.score(request), engine.time_passes(request), engine.regenerate(request)
                                         after the last round, where the engine can
     engine.close()
 
@@ -27,7 +27,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
-from workers.protocol import Evidence, PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses
+from workers.protocol import Evidence, PassesTimed, Regenerate, Regenerated, Scored, ScoreTokens, Served, TimePasses
 from workers.settings import EngineSettings, problems
 from workers.stopwatch import Clock, Tick
 
@@ -198,8 +198,8 @@ class Engine(ABC):
         """
         raise ProbeUnsupported(f"{type(self).__name__} cannot run single passes")
 
-    def retell(self, request: Retell) -> Retold:
-        """See `workers.protocol.Retell`. Ends the conversation.
+    def regenerate(self, request: Regenerate) -> Regenerated:
+        """See `workers.protocol.Regenerate`. Ends the conversation.
 
         Raises:
             ProbeUnsupported: the engine cannot, and why.

@@ -14,7 +14,7 @@ from workers.engines.server_request import TEXT_PATH
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
 from workers.http.answer import Answer
 from workers.http.reply import Reply
-from workers.protocol import Retell, Retold, Scored, ScoreTokens, TokenScore
+from workers.protocol import Regenerate, Regenerated, Scored, ScoreTokens, TokenScore
 from workers.settings import at_least, setting
 from workers.supervision.server_process import HOST, ServerSpec
 
@@ -111,7 +111,7 @@ class MlxLmServer(LaunchedEngine):
 
     # ---- probes: asking for log-probabilities takes no other path through the server, with a draft or without ----
 
-    def retell(self, request: Retell) -> Retold:
+    def regenerate(self, request: Regenerate) -> Regenerated:
         choice = self._whole_choice(
             request.messages,
             request.prompt_sha256,
@@ -124,19 +124,19 @@ class MlxLmServer(LaunchedEngine):
             token_ids, logprobs = [int(each["id"]) for each in places], [float(each["logprob"]) for each in places]
         except (LookupError, TypeError, ValueError):
             raise ProbeUnsupported("the server's log-probabilities name no token ids") from None
-        return Retold(request_id=request.request_id, text=_text(choice), token_ids=token_ids, logprobs=logprobs)
+        return Regenerated(request_id=request.request_id, text=_text(choice), token_ids=token_ids, logprobs=logprobs)
 
     def score(self, request: ScoreTokens) -> Scored:
         """Score by the server's own figures. It cannot run passes of other widths."""
         place = len(request.token_ids)
-        again = Retell(
+        again = Regenerate(
             request_id=request.request_id,
             messages=request.messages,
             prompt_sha256=request.prompt_sha256,
             max_tokens=place + 1,
             budget_s=request.budget_s,
         )
-        if self.retell(again).token_ids[:place] != request.token_ids:
+        if self.regenerate(again).token_ids[:place] != request.token_ids:
             raise ProbeUnsupported("a repeated request gave other tokens")
         self.start_conversation()
         choice = self._whole_choice(

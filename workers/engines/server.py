@@ -25,7 +25,7 @@ from workers.http.answer import Answer
 from workers.http.refusals import StatusError, TooLate
 from workers.http.reply import Reply
 from workers.http.tokens import APPORTIONED, apportion
-from workers.protocol import PassesTimed, Retell, Retold, Scored, ScoreTokens, Served, TimePasses
+from workers.protocol import PassesTimed, Regenerate, Regenerated, Scored, ScoreTokens, Served, TimePasses
 from workers.sampling import Sampling
 from workers.settings import EngineSettings, above, setting
 from workers.supervision import served_versions
@@ -218,7 +218,7 @@ class ServerEngine(Engine):
         """
         raise ProbeUnsupported(TEXT_ONLY)
 
-    def retell(self, request: Retell) -> Retold:
+    def regenerate(self, request: Regenerate) -> Regenerated:
         """As `score`.
 
         Raises:

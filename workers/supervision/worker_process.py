@@ -24,7 +24,7 @@ from workers.protocol import (
     Loaded,
     Message,
     Probe,
-    Told,
+    ProbeAnswer,
 )
 from workers.references import resolved
 from workers.supervision.channel import ChannelClosed
@@ -107,7 +107,7 @@ class WorkerProcess:
         self._snapshot(child)
         return answered
 
-    def probe(self, request: Probe, *, limit_s: float) -> Told:
+    def probe(self, request: Probe, *, limit_s: float) -> ProbeAnswer:
         """Send a probe: a question to the engine beside its answers.
 
         Args:
@@ -128,7 +128,7 @@ class WorkerProcess:
             self._raise_orderly_failure(child, message)
         if isinstance(message, Failure):
             self._raise_last_failure(child, message, FaultKind.probe_failed)
-        if not isinstance(message, Told):
+        if not isinstance(message, ProbeAnswer):
             self._raise_fault(child, FaultKind.garbage, f"{message.kind} is not due: {message!r:.200}")
         self._busy = False
         return message

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from workers.errors import EngineError, FaultKind
+from workers.settings import DTYPE_BYTES
 from workers.weights.dummies import DEFAULT_GROUP_SIZE, SHAPES
 from workers.weights.folders import checkpoints_dir
 from workers.weights.model_files import digest_of, read_header, read_json, require_tokenizer, tensor_table, weight_files
 
 _DTYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _MOST = 1 << 31  # of any count in a configuration
 _MOST_KV_BYTES = 1 << 40  # a token
 # The number of experts, as the model families call it.
@@ -109,9 +109,9 @@ def _cast(info: CheckpointInfo, dtype: str | None) -> CheckpointInfo:
 
     Sizes of quantised weights are left unchanged: only their scales and norms would change.
     """
-    if dtype is None or info.dtype is None or dtype == info.dtype or dtype not in _DTYPE_BYTES:
+    if dtype is None or info.dtype is None or dtype == info.dtype or dtype not in DTYPE_BYTES:
         return info
-    before, after = _DTYPE_BYTES[info.dtype], _DTYPE_BYTES[dtype]
+    before, after = DTYPE_BYTES[info.dtype], DTYPE_BYTES[dtype]
 
     def scaled(size: int | None) -> int | None:
         return None if size is None else size * after // before
@@ -170,7 +170,7 @@ def _inspect(folder: Path) -> CheckpointInfo:
         head_dim=head_dim,
         vocab_size=_whole(merged.get("vocab_size")),
         dtype=dtype,
-        bits=_whole(quantization.get("bits")) or (8 * _DTYPE_BYTES[dtype] if dtype else None),
+        bits=_whole(quantization.get("bits")) or (8 * DTYPE_BYTES[dtype] if dtype else None),
         group_size=_whole(quantization.get("group_size")),
         weights_bytes=sum(sizes.values()),
         bytes_read_per_token=_bytes_read_per_token(sizes, merged),
@@ -301,7 +301,7 @@ def _kv_bytes_per_token(
         layers = sum("attention" in kind and "linear" not in kind for kind in kinds)
     elif interval := config.get("full_attention_interval"):
         layers //= int(interval)
-    found = 2 * layers * kv_heads * head_dim * _DTYPE_BYTES[dtype]
+    found = 2 * layers * kv_heads * head_dim * DTYPE_BYTES[dtype]
     if found >= _MOST_KV_BYTES:
         raise ValueError(f"{found} bytes of cache per token")
     return found
@@ -311,7 +311,7 @@ def _describe_dummy(checkpoint: Mapping[str, Any]) -> CheckpointInfo:
     shape = SHAPES[checkpoint["shape"]]
     dtype = checkpoint.get("dtype") or "float32"
     bits, group_size = checkpoint.get("bits"), checkpoint.get("group_size") or DEFAULT_GROUP_SIZE
-    dtype_bytes = _DTYPE_BYTES[dtype]
+    dtype_bytes = DTYPE_BYTES[dtype]
     # A group of quantised weights has a scale and a bias in the dtype.
     matrix_bits = bits + 2 * 8 * dtype_bytes / group_size if bits else 8 * dtype_bytes
     weights_bytes = int(shape.matrix_parameters * matrix_bits / 8) + shape.norm_parameters * dtype_bytes

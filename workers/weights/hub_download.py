@@ -310,7 +310,7 @@ class _Watch:
         try:
             while not self.job.ended.wait(POLL_S):
                 here, now = self._here(), time.monotonic()
-                self._told(here - began_with, total, now=now)
+                self._report_progress(here - began_with, total, now=now)
                 if self.should_stop():
                     raise FetchStopped
                 if self.job.note or here - moved_with >= LEAST_BYTES_PER_S * self.patience_s:
@@ -321,7 +321,7 @@ class _Watch:
             self.job.end()
         if self.job.failure is not None:
             raise self.job.failure
-        self._told(self._here() - began_with, total, now=time.monotonic())
+        self._report_progress(self._here() - began_with, total, now=time.monotonic())
 
     def _here(self) -> int:
         """The bytes of the snapshot on the disk, whichever process brought them."""
@@ -330,7 +330,7 @@ class _Watch:
             file.size_bytes if is_cached(snapshot, file) else partial_bytes(snapshot, file) for file in snapshot.files
         )
 
-    def _told(self, done: int, total: int, *, now: float) -> None:
+    def _report_progress(self, done: int, total: int, *, now: float) -> None:
         self._seen.append((now, done))
         while now - self._seen[0][0] > RATE_WINDOW_S:
             self._seen.popleft()

@@ -69,7 +69,7 @@ def plan_of(database: Database, run_id: str) -> Plan:
 
 
 def test_the_command_line_knows_the_formats() -> None:
-    assert tuple(each.name for each in FORMATS) == IMPORT_FORMATS
+    assert tuple(each.NAME for each in FORMATS) == IMPORT_FORMATS
 
 
 # ---- times ----

@@ -16,7 +16,7 @@ UTC = dt.UTC
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_each_sample_is_of_one_format_alone(file: Path) -> None:
-    found = [each.name for each in FORMATS if each.recognises(body(file.name))]
+    found = [each.NAME for each in FORMATS if each.recognises(body(file.name))]
     assert len(found) == 1
     results = read(file.name)
     assert results.format == found[0]
@@ -28,7 +28,7 @@ def test_an_unknown_format_says_what_is_known_and_what_was_seen() -> None:
         InputError, match=r"holds a list of 1, the first an object with who; known are llama-bench"
     ) as e:
         choose_format([{"who": 1}], "auto", name="x.json")
-    assert all(each.name in str(e.value) for each in FORMATS)
+    assert all(each.NAME in str(e.value) for each in FORMATS)
     with pytest.raises(InputError, match=r"x.json: is not llama-bench -o json: it holds a str"):
         choose_format("text", "llama-bench", name="x.json")
 

@@ -29,7 +29,7 @@ from tests.orchestrator.running.trials import Witness
 from tests.workers import tiny
 from workers.errors import FaultKind, WorkerFault
 from workers.machine.host import read_host
-from workers.protocol import Probe, Retold, Told, Unsupported
+from workers.protocol import Probe, ProbeAnswer, Regenerated, Unsupported
 
 MEASURED: tuple[float, str] = (5e9, "measured: by a test")
 
@@ -192,10 +192,10 @@ def test_workers_that_are_gone_cost_notes_only(database: Database, tmp_path: Pat
 
 
 @dataclass
-class Telling:
+class AnsweringCrew:
     """A crew whose workers answer every probe with what is given."""
 
-    given: Told
+    given: ProbeAnswer
     notes: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
@@ -205,7 +205,7 @@ class Telling:
     def member(self, arm: Arm, *, on_load: Callable[[Member], None]) -> Any:
         return self
 
-    def probe(self, request: Probe) -> Told:
+    def probe(self, request: Probe) -> ProbeAnswer:
         self.asked.append(request.request_id)
         return self.given
 
@@ -216,21 +216,21 @@ class Telling:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (Retold(request_id="r", text="something else", token_ids=[1], logprobs=[-1.0]), "gave another answer"),
+        (Regenerated(request_id="r", text="something else", token_ids=[1], logprobs=[-1.0]), "gave another answer"),
         (Unsupported(request_id="r", reason="this server tells text"), "this server tells text"),
     ],
 )
 def test_a_server_that_does_not_report_its_tokens_is_asked_once_and_noted(
-    database: Database, tmp_path: Path, given: Told, why: str
+    database: Database, tmp_path: Path, given: ProbeAnswer, why: str
 ) -> None:
     prompts = (prompt(0), prompt(1))
-    made, crew = replace(planned(tmp_path), prompts=prompts), Telling(given)
+    made, crew = replace(planned(tmp_path), prompts=prompts), AnsweringCrew(given)
     answers = [answer("control", 1, 2, prompt_id=each.id) for each in prompts]
     answers += [answer("other", text="of a server", stamps_of="chunk", prompt_id=each.id) for each in prompts]
     widths = [ArmWidth(arm=name, verify_width=None, drafts=False) for name in ("control", "other")]
     recorder = recorder_of(database, made, tmp_path)
     Prober(plan=made, recorder=recorder, crew=crew, answers=answers, widths=widths, budget_s=60.0).run()
-    assert crew.asked == [f"retell/other/{prompts[0].id}/0"]
+    assert crew.asked == [f"regenerate/other/{prompts[0].id}/0"]
     (note,) = crew.notes
     assert note.startswith("other: its divergences from the control are known by their bytes only")
     assert note.endswith(why)

@@ -477,6 +477,31 @@ def test_prometheus_text_with_labels_times_and_oddities() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('a{x="1"} 7 # {trace="2"} 0.5', 7.0),  # an exemplar is not the sample's value
+        ("a 7 1700000000.5", 7.0),
+        ('a{x="\u2028\x0b"} 7', 7.0),  # only a line feed ends a line
+        ("a{} 7", 7.0),
+        ("a +Inf", float("inf")),
+        ("a e", None),
+        ("a -", None),
+        ("a 1_000", None),
+        ("a 0x1F", None),
+        ("a\u0661 7", None),
+        ('a{x="1} 7', None),
+        ("a7", None),
+    ],
+)
+def test_a_line_of_metrics_gives_its_sample_or_nothing(line: str, value: float | None) -> None:
+    assert parse_prometheus(f"before 1\n{line}\nafter 2\n") == {
+        "before": 1.0,
+        "after": 2.0,
+        **({} if value is None else {"a": value}),
+    }
+
+
+@pytest.mark.parametrize(
     ("name", "sign"),
     [each for each in LOG_SIGNS if each[1].meaning == "fell_back"],
     ids=lambda value: getattr(value, "id", value),

@@ -17,7 +17,7 @@ from workers.engines.mlx_lm import MlxLm
 from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_lm_server_draft import MlxLmServerDraft
 from workers.errors import EngineError, FaultKind, ProbeUnsupported
-from workers.protocol import Retell, ScoreTokens
+from workers.protocol import Regenerate, ScoreTokens
 from workers.supervision.server_process import port_is_open
 
 GREEDY = {"name": "greedy", "temperature": 0.0}
@@ -138,8 +138,8 @@ def told_in_process(checkpoint: dict[str, Any], tokens: int) -> tuple[MlxLm, Tur
     return here, only.result
 
 
-def retell(prompt_sha256: str, tokens: int = 24) -> Retell:
-    return Retell(request_id="r", messages=MESSAGES, prompt_sha256=prompt_sha256, max_tokens=tokens, budget_s=60.0)
+def regenerate(prompt_sha256: str, tokens: int = 24) -> Regenerate:
+    return Regenerate(request_id="r", messages=MESSAGES, prompt_sha256=prompt_sha256, max_tokens=tokens, budget_s=60.0)
 
 
 def score(prompt_sha256: str, token_ids: list[int], *rivals: int) -> ScoreTokens:
@@ -158,7 +158,7 @@ def score(prompt_sha256: str, token_ids: list[int], *rivals: int) -> ScoreTokens
 def test_an_answer_is_repeated_with_its_tokens(case: EngineCase, checkpoint: dict[str, Any]) -> None:
     _, own = told_in_process(checkpoint, 24)
     (served,) = converse(case.engine, FIRST, max_tokens=24)
-    again = case.engine.retell(retell(served.result.prompt_sha256))
+    again = case.engine.regenerate(regenerate(served.result.prompt_sha256))
     assert again.text == served.result.text
     assert again.token_ids == list(own.token_ids)
     assert len(again.logprobs) == 24
@@ -182,10 +182,10 @@ def test_what_cannot_be_repeated_is_refused_with_its_reason(case: EngineCase) ->
     (served,) = converse(case.engine, FIRST, max_tokens=8)
     prompt = served.result.prompt_sha256
     with pytest.raises(ProbeUnsupported, match="another prompt"):
-        case.engine.retell(retell("0" * 64))
+        case.engine.regenerate(regenerate("0" * 64))
     with pytest.raises(ProbeUnsupported, match="other tokens"):
         case.engine.score(score(prompt, [1, 2, 3], 4))
-    first = case.engine.retell(retell(prompt, 8)).token_ids
+    first = case.engine.regenerate(regenerate(prompt, 8)).token_ids
     with pytest.raises(ProbeUnsupported, match="not among the 10"):
         case.engine.score(score(prompt, first[:4], first[4], 10**6))
 
@@ -193,16 +193,16 @@ def test_what_cannot_be_repeated_is_refused_with_its_reason(case: EngineCase) ->
 def test_a_server_that_does_not_answer_costs_the_budget_and_no_more(case: EngineCase) -> None:
     """It is stopped meanwhile: else a slow reader may find the answer there when its time has run out."""
     (served,) = converse(case.engine, FIRST, max_tokens=8)
-    request = retell(served.result.prompt_sha256)
+    request = regenerate(served.result.prompt_sha256)
     process = case.engine.process
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
     try:
         with pytest.raises(ProbeUnsupported, match=r"did not answer within the 0\.2 s"):
-            case.engine.retell(replace(request, budget_s=0.2))
+            case.engine.regenerate(replace(request, budget_s=0.2))
     finally:
         os.kill(process.pid, signal.SIGCONT)
-    assert case.engine.retell(request).token_ids
+    assert case.engine.regenerate(request).token_ids
 
 
 COUNTING = """
@@ -231,7 +231,7 @@ def test_a_draft_still_speculates_where_an_answer_is_repeated(
     try:
         (only,) = converse(engine, FIRST, max_tokens=16)
         before = counts.read_text().count("speculated")
-        again = engine.retell(retell(only.result.prompt_sha256, 16))
+        again = engine.regenerate(regenerate(only.result.prompt_sha256, 16))
         assert counts.read_text().count("speculated") == before + 1
         assert again.text == only.result.text
         assert len(again.token_ids) == 16

@@ -22,7 +22,7 @@ from workers.engines.omlx import Omlx
 from workers.engines.prompt_lookup import PromptLookup
 from workers.engines.simulated import Simulated
 from workers.errors import FaultKind, ProbeUnsupported, WorkerFault
-from workers.protocol import Generate, Load, PassesTimed, Retell, Scored, ScoreTokens, TimePasses, Unsupported
+from workers.protocol import Generate, Load, PassesTimed, Regenerate, Scored, ScoreTokens, TimePasses, Unsupported
 from workers.supervision.worker_process import WorkerProcess, WorkerSpec
 
 QUESTION = "Name three fruits."
@@ -57,8 +57,8 @@ def score_request(
     )
 
 
-def retell_request(prompt_sha256: str) -> Retell:
-    return Retell(request_id="r", messages=MESSAGES, prompt_sha256=prompt_sha256, max_tokens=8, budget_s=60.0)
+def regenerate_request(prompt_sha256: str) -> Regenerate:
+    return Regenerate(request_id="r", messages=MESSAGES, prompt_sha256=prompt_sha256, max_tokens=8, budget_s=60.0)
 
 
 def pass_request(*widths: int, draft: bool = False, **more: Any) -> TimePasses:
@@ -305,7 +305,7 @@ def test_a_worker_answers_probes_after_its_generations(spec: WorkerSpec, target:
 def test_an_engine_that_cannot_be_probed_reports_it_and_goes_on(spec: WorkerSpec) -> None:
     with WorkerProcess(spec) as worker:
         worker.load(load_of("workers.engines.simulated.Simulated", {}), Deadlines())
-        for request in (score_request("0" * 64, []), pass_request(1), retell_request("0" * 64)):
+        for request in (score_request("0" * 64, []), pass_request(1), regenerate_request("0" * 64)):
             answer = worker.probe(request, limit_s=20)
             assert isinstance(answer, Unsupported)
             assert "Simulated" in answer.reason
@@ -317,13 +317,13 @@ def test_servers_that_may_end_speculation_are_not_probed_and_say_why() -> None:
     with pytest.raises(ProbeUnsupported, match="text, not tokens"):
         engine.score(score_request("0" * 64, []))
     with pytest.raises(ProbeUnsupported, match="text, not tokens"):
-        engine.retell(retell_request("0" * 64))
+        engine.regenerate(regenerate_request("0" * 64))
     with pytest.raises(ProbeUnsupported, match="not single passes"):
         engine.time_passes(pass_request(1))
 
 
 def test_simulated_engines_are_not_probed() -> None:
     with pytest.raises(ProbeUnsupported):
-        Simulated(settings={}, checkpoint={}, draft=None, sampling={}).retell(retell_request("0" * 64))
+        Simulated(settings={}, checkpoint={}, draft=None, sampling={}).regenerate(regenerate_request("0" * 64))
     with pytest.raises(ProbeUnsupported):
         Simulated(settings={}, checkpoint={}, draft=None, sampling={}).time_passes(pass_request(1))

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from orchestrator.findings.records import Answer
-from orchestrator.running.questions import Question, apart, judge, questions, scorer, tellings, with_tokens
+from orchestrator.running.questions import Question, apart, judge, questions, repetitions, scorer, with_tokens
 from tests.orchestrator.plans import plan, prompt
 from tests.orchestrator.running.records import answer, arm, widths
-from workers.protocol import Retold, Scored, TokenScore
+from workers.protocol import Regenerated, Scored, TokenScore
 
 PLANNED = plan(arm("control"), arm("server"), arm("inside"), arm("other", checkpoint="d"))
 
@@ -18,8 +18,10 @@ def server(of: str, text: str, **values: Any) -> Answer:
     return answer(of, text=text, stamps_of="chunk", **values)
 
 
-def retold(text: str, *token_ids: int, logprobs: list[float] | None = None) -> Retold:
-    return Retold(request_id="r", text=text, token_ids=list(token_ids), logprobs=logprobs or [-0.1] * len(token_ids))
+def regenerated(text: str, *token_ids: int, logprobs: list[float] | None = None) -> Regenerated:
+    return Regenerated(
+        request_id="r", text=text, token_ids=list(token_ids), logprobs=logprobs or [-0.1] * len(token_ids)
+    )
 
 
 # ---- which ----
@@ -27,7 +29,7 @@ def retold(text: str, *token_ids: int, logprobs: list[float] | None = None) -> R
 
 def test_a_server_whose_text_differs_is_asked_again() -> None:
     answers = [answer("control", 1, 2, text="ab"), server("server", "ab"), server("server", "ac")]
-    (only,) = tellings(PLANNED, answers)
+    (only,) = repetitions(PLANNED, answers)
     assert (only.place, only.text) == (("server", "quick/0", 0), "ac")
     assert only.messages == ({"role": "user", "content": "question 0, turn 0"},)
     assert only.max_tokens == PLANNED.prompts[0].max_tokens
@@ -35,7 +37,7 @@ def test_a_server_whose_text_differs_is_asked_again() -> None:
 
 def test_where_the_control_is_the_server_it_is_asked_once_for_all() -> None:
     answers = [server("control", "ab"), answer("inside", 1, 3, text="ac"), server("server", "ad")]
-    assert {telling.arm for telling in tellings(PLANNED, answers)} == {"control", "server"}
+    assert {repetition.arm for repetition in repetitions(PLANNED, answers)} == {"control", "server"}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_where_the_control_is_the_server_it_is_asked_once_for_all() -> None:
     ids=["the same text", "another prompt", "an unknown prompt", "known tokens"],
 )
 def test_everything_else_is_left_alone(other: Answer) -> None:
-    assert not tellings(PLANNED, [answer("control", 1, 2, text="ab"), other])
+    assert not repetitions(PLANNED, [answer("control", 1, 2, text="ab"), other])
 
 
 def test_so_many_of_each_arm_the_shortest_first() -> None:
@@ -59,14 +61,14 @@ def test_so_many_of_each_arm_the_shortest_first() -> None:
     for number in range(4):
         answers.append(answer("control", 1, 2, text="ab", prompt_id=f"quick/{number}"))
         answers.append(server("server", "ac", prompt_id=f"quick/{number}", completion_tokens=9 - number))
-    assert [telling.prompt_id for telling in tellings(planned, answers)] == ["quick/3", "quick/2"]
+    assert [repetition.prompt_id for repetition in repetitions(planned, answers)] == ["quick/3", "quick/2"]
 
 
 def test_a_later_turn_is_asked_for_in_its_conversation() -> None:
     planned = plan(arm("control"), arm("server"), prompts=(prompt(turns=2),))
     first = [answer("control", 1, text="Hello."), server("server", "Hello.")]
     second = [answer("control", 2, turn=1, text="ab"), server("server", "ac", turn=1)]
-    (only,) = tellings(planned, [*first, *second])
+    (only,) = repetitions(planned, [*first, *second])
     assert [message["content"] for message in only.messages] == ["question 0, turn 0", "Hello.", "question 0, turn 1"]
 
 
@@ -75,7 +77,7 @@ def test_a_later_turn_is_asked_for_in_its_conversation() -> None:
 
 def test_only_the_very_text_that_was_measured_gets_the_tokens() -> None:
     answers = [answer("control", 1, 2, text="ab"), server("server", "ab"), server("server", "ac")]
-    told = {("server", "quick/0", 0): retold("ac", 1, 3)}
+    told = {("server", "quick/0", 0): regenerated("ac", 1, 3)}
     known = with_tokens(answers, told)
     assert [each.token_ids for each in known] == [(1, 2), None, (1, 3)]
     (only,) = questions(PLANNED, known, widths(control=1, server=4))
@@ -98,12 +100,12 @@ def question(of: str, token_index: int) -> Question:
 
 def test_two_servers_say_themselves_how_far_they_lie_apart() -> None:
     told = {
-        ("control", "quick/0", 0): retold("ab", 1, 1, 2, logprobs=[-0.5, -0.25, -0.1]),
-        ("server", "quick/0", 0): retold("ac", 1, 1, 3, logprobs=[-0.5, -0.375, -9.0]),
+        ("control", "quick/0", 0): regenerated("ab", 1, 1, 2, logprobs=[-0.5, -0.25, -0.1]),
+        ("server", "quick/0", 0): regenerated("ac", 1, 1, 3, logprobs=[-0.5, -0.375, -9.0]),
     }
     assert apart(PLANNED, question("server", 2), told) == 0.125  # the place itself holds two different tokens
     assert apart(PLANNED, question("server", 0), told) is None
-    assert apart(PLANNED, question("other", 2), told | {("other", "quick/0", 0): retold("ad", 1, 1, 3)}) is None
+    assert apart(PLANNED, question("other", 2), told | {("other", "quick/0", 0): regenerated("ad", 1, 1, 3)}) is None
     assert apart(PLANNED, question("inside", 2), told) is None
 
 
