@@ -197,12 +197,16 @@ def _during_or_after(found: Circumstances, field: str) -> float | None:
 
 
 def _cores_of_others(found: Circumstances) -> float | None:
-    """CPU cores that others used, less those of macOS's compilers of GPU kernels.
+    """CPU cores that others used, less those of macOS's compilers of GPU kernels and of its kernel_task.
 
-    What they compile is usually ours: an arm with new kernels would be excluded for its own work.
+    What these do is usually for us: an arm with new kernels, or one that maps its weights, would be excluded for its
+    own work.
     """
-    cores, compilers = _during_or_after(found, "cpu_cores_others"), _value(found.after, "cpu_cores_compilers")
-    return cores if cores is None or compilers is None else max(cores - compilers, 0.0)
+    cores = _during_or_after(found, "cpu_cores_others")
+    if cores is None:
+        return None
+    compilers, kernel_s = (_value(found.after, field) or 0.0 for field in ("cpu_cores_compilers", "kernel_cpu_s"))
+    return max(cores - compilers - (kernel_s / found.monotonic_s if found.monotonic_s > 0 else 0.0), 0.0)
 
 
 def _above(value: float | None, limit: float | None) -> bool:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.workers.machines import FIXTURES
+from tests.workers.machines import FIXTURES, recorded
 from workers.machine.host import read_boot_id
 
 STANDIN = Path(__file__).parent
 CAPTURED = FIXTURES / "captured"
 TOOLS = (
     "caffeinate footprint ioreg macmon memory_pressure netstat notifyutil pmset ps sw_vers sysctl system_profiler"
-    " tmutil vm_stat"
+    " tmutil top vm_stat"
 ).split()
 _PROCESSES = """\
     1   8:04.21 /sbin/launchd
@@ -27,6 +27,7 @@ _PROCESSES = """\
   402 101:07.90 /System/Library/Frameworks/CoreServices.framework/Frameworks/Metadata.framework/Support/mds_stores
   440  44:10.02 /System/Library/PrivateFrameworks/SkyLight.framework/Resources/WindowServer
 """
+_KERNEL = "Processes: 517 total, 2 running, 515 sleeping, 3740 threads\n\nPID TIME\n0   18:10:49\n"
 
 
 def captured(name: str) -> str:
@@ -85,6 +86,7 @@ class StandinMac:
             "tmutil status": 'Backup session status:\n{\n    ClientID = "com.apple.backupd";\n    Running = 0;\n}',
             "ps -A -o pid= -o time= -o comm=": _PROCESSES,
             "ps -o pri= -p PID": "31",
+            "top -l 1 -pid 0 -stats pid,time": _KERNEL,
             "ioreg -r -d 1 -w 0 -c IOAccelerator": accelerator,
             "ioreg -r -d 1 -w 0 -c AGXDeviceUserClient": captured("ioreg_clients.captured.txt"),
             "ioreg -r -d 1 -w 0 -c IOPlatformExpertDevice": f'      "IOPlatformUUID" = "{_uuid(self.name)}"',
@@ -136,7 +138,7 @@ QUIET_STUDIO = StandinMac(
     macos="15.5",
     build="24F74",
     perflevels=captured("sysctl_perflevels_m3_ultra.captured.txt"),
-    vm_stat=captured("vm_stat_m3_pro.captured.txt"),
+    vm_stat=recorded("vm_stat_m3_pro.public.txt"),
     swap="vm.swapusage: total = 0.00M  used = 0.00M  free = 0.00M  (encrypted)",
     pmset=captured("pmset_lowpowermode_off.captured.txt"),
     power="Now drawing from 'AC Power'",
@@ -155,9 +157,9 @@ HOT_MACBOOK = StandinMac(
     macos="26.1",
     build="25B78",
     perflevels=captured("sysctl_perflevels_m5_max.captured.txt"),
-    vm_stat=captured("vm_stat_m1_pro.captured.txt"),
+    vm_stat=recorded("vm_stat_m1_pro.public.txt"),
     swap=captured("sysctl_pressure_18_cores.captured.txt"),
-    pmset=captured("pmset_powermode_high.captured.txt"),
+    pmset=recorded("pmset_g_powermode_high.public.txt"),
     power="Now drawing from 'Battery Power'\n -InternalBattery-0 (id=11111111)\t61%; discharging; 2:10 remaining",
     thermal_level=2,
     lid="No",
@@ -175,8 +177,8 @@ GERMAN_NIGHT = StandinMac(
     macos="14.7.5",
     build="23H527",
     perflevels=captured("sysctl_perflevels_m1_pro.captured.txt"),
-    vm_stat=captured("vm_stat_m1_pro.captured.txt"),
-    swap=captured("sysctl_swap_m1_pro.captured.txt"),
+    vm_stat=recorded("vm_stat_m1_pro.public.txt"),
+    swap=recorded("sysctl_swap_m1_pro.public.txt"),
     pmset=captured("pmset_lowpowermode_off.captured.txt"),
     power=captured("pmset_batt_charged.captured.txt"),
     thermal_level=0,

@@ -191,6 +191,20 @@ def parse_cpu_times(text: str, names: re.Pattern[str]) -> dict[str, float]:
     }
 
 
+def parse_kernel_time(text: str) -> float:
+    """Processor seconds of kernel_task since the start of the system, from `top -l 1 -pid 0 -stats pid,time`.
+
+    ps lists no process 0. Of less than 100 minutes top prints minutes and hundredths, of more hours and whole seconds.
+    """
+    header, row = (re.search(rf"^{first}\s.*$", text, flags=re.MULTILINE) for first in ("PID", "0"))
+    columns, values = (match[0].split() if match is not None else [] for match in (header, row))
+    shown = dict(zip(columns, values, strict=False)).get("TIME", "")
+    match = re.fullmatch(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)", shown)
+    if match is None:
+        raise Unreadable(f"top names no processor time of kernel_task: {shown or 'no row of process 0'!r}")
+    return int(match[1] or 0) * 3600 + int(match[2]) * 60 + float(match[3])
+
+
 def parse_process_info(text: str) -> tuple[tuple[float, str], bool]:
     """NSProcessInfo's thermal state and whether low power mode is on, as `_ASK_PROCESS_INFO` prints them."""
     match = re.fullmatch(r"(\d) (\d)", text.strip())
@@ -276,6 +290,11 @@ def read_gpu_time_of_others(system: System) -> dict[str, float]:
     return {f"{pid} {client}": spent / _NS_PER_MS for (pid, client), spent in times.items() if pid not in ours}
 
 
+def read_kernel_time(system: System) -> dict[str, float]:
+    """Processor seconds of the kernel: what it does for us and for others, and its holding of cores against heat."""
+    return {"": parse_kernel_time(system.run("top", "-l", "1", "-pid", "0", "-stats", "pid,time"))}
+
+
 def _cpu_times(names: re.Pattern[str]) -> CounterReader:
     """Values of all users' processes: ps may read them, a library without root may not."""
     command = ("ps", "-A", "-o", "pid=", "-o", "time=", "-o", "comm=")
@@ -330,4 +349,4 @@ RATES: dict[str, tuple[str, CounterReader]] = {
     "cpu_cores_photos": ("ps", _cpu_times(PHOTOS)),
     "cpu_cores_compilers": ("ps", _cpu_times(COMPILERS)),
 }
-GROWTHS: dict[str, tuple[str, CounterReader]] = {}
+GROWTHS: dict[str, tuple[str, CounterReader]] = {"kernel_cpu_s": ("top, process 0", read_kernel_time)}

@@ -76,6 +76,16 @@ def word(field: str, text: str) -> tuple[Reading, ...]:
             replace(QUIET, after=(*number("cpu_cores_compilers", 1.0), *number("cpu_cores_others", 2.0))),
             "cpu_others: others used 1.00 cores, above 0.5",
         ),
+        (  # so does the kernel: 8 s of its time in a trial of 10 s
+            Gate(exclude_cpu_cores_others_above=0.5),
+            replace(QUIET, after=(*number("kernel_cpu_s", 8.0), *number("cpu_cores_others", 1.25))),
+            None,
+        ),
+        (
+            Gate(exclude_cpu_cores_others_above=0.5),
+            replace(QUIET, after=(*number("kernel_cpu_s", 8.0), *number("cpu_cores_others", 1.5))),
+            "cpu_others: others used 0.70 cores, above 0.5",
+        ),
         (
             Gate(exclude_gpu_ms_per_s_others_above=60),
             replace(QUIET, after=number("gpu_ms_per_s_others", 200)),

@@ -39,7 +39,7 @@ def _cores_and_swap(text: str) -> tuple[str, float]:
 
 
 READ: dict[str, tuple[Reader, Any]] = {
-    "ioreg_accelerator_m1_pro.captured.txt": (_accelerator, (28.0, 617_349_120.0)),
+    "ioreg_accelerator_m1_pro.captured.txt": (_accelerator, (2.0, 340_983_808.0)),
     "ioreg_accelerator_m4.captured.txt": (_accelerator, (30.0, 356_089_856.0)),
     "ioreg_accelerator_m4_max.captured.txt": (_accelerator, (16.0, 2_363_801_600.0)),
     "ioreg_clients.captured.txt": (
@@ -50,29 +50,33 @@ READ: dict[str, tuple[Reader, Any]] = {
     "macmon_m1_max.captured.json": (_macmon, [388.0, 0.69, 2.5, 18.95]),
     "notifyutil_m4_air.captured.txt": (macos.parse_notifyutil, 1),
     "pmset_batt_charged.captured.txt": (macos.parse_power_source, "mains"),
+    "pmset_batt_m3_pro.captured.txt": (macos.parse_power_source, "battery"),
+    "pmset_lowpowermode_12.captured.txt": (macos.parse_power_mode, (0.0, "automatic")),
     "pmset_lowpowermode_off.captured.txt": (macos.parse_power_mode, (0.0, "automatic")),
-    "pmset_powermode_high.captured.txt": (macos.parse_power_mode, (2.0, "high")),
     "pmset_therm_intel.captured.txt": (macos.parse_speed_limit, 28.0),
     "sysctl_hw_m3_max.captured.txt": (parse_performance_cores, "12"),
     "sysctl_hw_m4_pro_12_cores.captured.txt": (parse_performance_cores, "8"),
     "sysctl_hw_m4_pro_14_cores.captured.txt": (parse_performance_cores, "10"),
     "sysctl_m2_pro.captured.txt": (_cores_and_swap, ("8", 23_181.62 * MIB)),
-    "sysctl_perflevels_8gb.captured.txt": (parse_performance_cores, "4"),
     "sysctl_perflevels_m1_pro.captured.txt": (parse_performance_cores, "8"),  # macOS 12 names no level
     "sysctl_perflevels_m3_ultra.captured.txt": (parse_performance_cores, "20"),
     "sysctl_perflevels_m5_max.captured.txt": (parse_performance_cores, "6"),  # the Super ones
     "sysctl_perflevels_m6.captured.txt": (parse_performance_cores, "2"),  # of three levels
     "sysctl_pressure_18_cores.captured.txt": (_pressure_and_swap, ((2.0, "warning"), 11_625.69 * MIB)),
     "sysctl_swap_8gb.captured.txt": (macos.parse_swap_used, 982.69 * MIB),
-    "sysctl_swap_m1_pro.captured.txt": (macos.parse_swap_used, 1_470.06 * MIB),
     "sysctl_swap_m4_air.captured.txt": (macos.parse_swap_used, 13_263.56 * MIB),
+    "tmutil_idle.captured.txt": (macos.parse_backup_running, (0.0, "idle")),
     "tmutil_running.captured.txt": (macos.parse_backup_running, (1.0, "running")),
+    "top_m1_pro.captured.txt": (macos.parse_kernel_time, 18 * 3600 + 10 * 60 + 49.0),
     "vm_stat_4k_pages.captured.txt": (_memory, (715_958 * 4096.0, 0.0)),
     "vm_stat_8gb.captured.txt": (_memory, (84_856 * 16_384.0, 455_534 * 16_384.0)),
-    "vm_stat_m1_pro.captured.txt": (_memory, (159_117 * 16_384.0, 1_022_243 * 16_384.0)),
-    "vm_stat_m3_pro.captured.txt": (_memory, (106_180 * 16_384.0, 229_978 * 16_384.0)),
+    "vm_stat_m4_air.captured.txt": (macos.parse_compressed, 3_037_310 * 16_384.0),
+    "vm_stat_wired.captured.txt": (macos.parse_wired, 131_904 * 16_384.0),
 }
+# A repository with a thread or a file, an article with its number, or a page.
+PLACE = r"[\w.-]+/[\w.-]+(?: issue \d+|, )|Qiita, article [0-9a-f]{20}|www\.\S+/\S+\.html"
 WITHOUT: dict[str, tuple[Reader, str]] = {
+    "pmset_therm_m1_pro.captured.txt": (macos.parse_speed_limit, "Apple silicon never does"),
     "pmset_therm_m.captured.txt": (macos.parse_speed_limit, "Apple silicon never does"),
 }
 
@@ -95,6 +99,8 @@ def test_every_published_output_is_read_and_names_its_source() -> None:
     sources = tomllib.loads((CAPTURED / "SOURCES.toml").read_text(encoding="utf-8"))
     assert files == READ.keys() | WITHOUT.keys() == sources.keys()
     assert all(set(each) == {"command", "source", "mac", "macos"} for each in sources.values())
+    unnamed = [name for name, each in sources.items() if not re.match(PLACE, each["source"])]
+    assert not unnamed, "a published output without its place is *.public.txt"
 
 
 def test_no_published_output_holds_a_person_or_a_machine() -> None:

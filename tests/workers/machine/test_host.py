@@ -76,6 +76,7 @@ def test_the_fastest_cores_count_whatever_their_name() -> None:
     text = recorded("sysctl_perflevel.public.txt")
     assert parse_performance_cores(text) == "12"
     assert parse_performance_cores(text.replace("Performance", "Super")) == "12"
+    assert parse_performance_cores(recorded("sysctl_perflevels_8gb.public.txt")) == "4"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,10 @@ PARSED: list[tuple[str, Callable[[str], Any], Any]] = [
     ("pmset_batt_desktop.layout.txt", macos.parse_power_source, "mains"),
     ("pmset_g_arm64.public.txt", macos.parse_power_mode, (0.0, "automatic")),
     ("pmset_g_powermode.layout.txt", macos.parse_power_mode, (2.0, "high")),
+    ("pmset_g_powermode_high.public.txt", macos.parse_power_mode, (2.0, "high")),
+    ("sysctl_swap_m1_pro.public.txt", macos.parse_swap_used, 1_470.06 * 2.0**20),
+    ("vm_stat_m1_pro.public.txt", macos.parse_compressed, 1_022_243 * 16_384.0),
+    ("vm_stat_m3_pro.public.txt", macos.parse_wired, 106_180 * 16_384.0),
     ("sysctl_memory.layout.txt", macos.parse_vm_pressure, (1.0, "normal")),
     ("sysctl_memory.layout.txt", macos.parse_wired_limit, 40_960 * 2.0**20),
     ("sysctl_memory.layout.txt", macos.parse_swap_used, 0.0),
@@ -69,7 +73,7 @@ UNREADABLE: list[tuple[str, Callable[[str], Any], str]] = [
     ("notifyutil_failure.layout.txt", macos.parse_notifyutil, "Failed with code 9"),
     ("pmset_therm_nominal_m1pro.public.txt", macos.parse_speed_limit, "Apple silicon never does"),
 ]
-READ_BY_HOST = {"sysctl_brand.public.txt", "sysctl_perflevel.public.txt"}
+READ_BY_HOST = {"sysctl_brand.public.txt", "sysctl_perflevel.public.txt", "sysctl_perflevels_8gb.public.txt"}
 
 
 @pytest.mark.parametrize(("name", "parse", "expected"), PARSED)
@@ -312,6 +316,23 @@ def test_what_spotlight_and_photos_use_is_a_rate_in_cores() -> None:
     found = _by_field(reader.read())
     assert found["cpu_cores_spotlight"].value == pytest.approx((2.0 + 1.0) / 4)
     assert found["cpu_cores_photos"].value == pytest.approx(1.0 / 4)
+
+
+TOP = "top -l 1 -pid 0 -stats pid,time"
+
+
+def test_what_the_kernel_spent_between_two_readings_is_their_difference_in_seconds() -> None:
+    mac = _mac(**{TOP: "Processes: 517 total\n\nPID TIME\n0   78:00.09\n"})
+    reader = MachineReader(mac)
+    assert _by_field(reader.read())["kernel_cpu_s"].reason == FIRST
+    mac.commands = {**mac.commands, TOP: "Processes: 518 total\n\nPID TIME\n0   78:03.59\n"}
+    assert _by_field(reader.read())["kernel_cpu_s"].value == pytest.approx(3.5)
+
+
+@pytest.mark.parametrize("answer", ["", "PID TIME\n", "PID TIME\n0   100 hrs\n", "PID COMMAND\n0   kernel_task\n"])
+def test_a_time_of_the_kernel_that_top_does_not_print_is_unreadable(answer: str) -> None:
+    with pytest.raises(Unreadable, match="top names no processor time of kernel_task"):
+        macos.parse_kernel_time(answer)
 
 
 class WithFootprints(Recorded):
