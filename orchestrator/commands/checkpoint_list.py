@@ -1,5 +1,7 @@
 """`interlace checkpoint list`: what can be named, what the hub's cache holds, and which servers answer now."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.text import Text
@@ -7,8 +9,9 @@ from rich.text import Text
 from orchestrator.configuration.groups import Parts
 from orchestrator.views.fetch_view import size_words
 from orchestrator.views.terminal import console, table
+from workers.catalogue.signs import CatalogueError, load
 from workers.errors import EngineError
-from workers.http.answering import answering
+from workers.http.answering import Answering, answering
 from workers.weights.checkpoints import describe, resolve
 from workers.weights.hub import CachedModel, cached_models
 
@@ -64,28 +67,53 @@ def _print_cache(models: list[CachedModel]) -> None:
 
 def _print_servers(parts: Parts) -> None:
     """The servers at the addresses of the engines that attach to one."""
-    urls: dict[str, list[str]] = {}
-    for name, url in attached_urls(parts).items():
-        urls.setdefault(url, []).append(name)
-    found = answering(urls)
+    attached = attached_engines(parts)
+    found = answering(each.url for each in attached)
     out = console()
     out.print()
     if not found:
-        out.print(Text(f"servers that answer now: none (asked: {', '.join(urls)})"))
+        asked = ", ".join(dict.fromkeys(each.url for each in attached))
+        out.print(Text(f"servers that answer now: none (asked: {asked})"))
         return
     made = table("servers that answer now", "engine", "models")
     for url, server in found.items():
         shown = ", ".join(server.models[:_MODELS_SHOWN]) or "none listed"
         more = f" and {len(server.models) - _MODELS_SHOWN} more" if len(server.models) > _MODELS_SHOWN else ""
-        made.add_row(Text(url), " or ".join(urls[url]), Text(shown + more))
+        made.add_row(Text(url), " or ".join(engines_of(server, attached)), Text(shown + more))
     out.print(made)
 
 
-def attached_urls(parts: Parts) -> dict[str, str]:
-    """The addresses of the engines that attach to a server, by the engine's option."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """An engine that attaches to a server which runs already."""
+
+    name: str
+    url: str
+    owned_by: str | None  # the owner that such a server names for its models; None: unknown
+
+
+def attached_engines(parts: Parts) -> list[Attached]:
+    """The engines that attach to a server, with their addresses."""
     from orchestrator.configuration.engines import is_attached
 
     names = parts.options("engine")
     parts.load([("engine", name) for name in names])
     found = {name: parts.values(("engine", name)) for name in names if is_attached(parts.schema(("engine", name)))}
-    return {name: str(values["url"]) for name, values in found.items()}
+    return [
+        Attached(name=name, url=str(values["url"]), owned_by=_owner(str(values["preset"])))
+        for name, values in found.items()
+    ]
+
+
+def engines_of(server: Answering, attached: Iterable[Attached]) -> list[str]:
+    """The engines that a server may be: those of its address, or only the one whose owner it names."""
+    here = [each for each in attached if each.url == server.url]
+    named = [each.name for each in here if each.owned_by in server.owners]
+    return named or [each.name for each in here]
+
+
+def _owner(preset: str) -> str | None:
+    try:
+        return load(preset).owned_by
+    except CatalogueError:  # a file of the user's; a plan with it says what is wrong
+        return None

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from db.escaping import shown_line
 from db.session import database_url
-from orchestrator.commands.checkpoint_list import attached_urls
+from orchestrator.commands.checkpoint_list import attached_engines, engines_of
 from orchestrator.configuration.compose import make_plan
 from orchestrator.configuration.first_plan import NEEDS, QUESTIONS, TIMES, Answers, overrides_for
 from orchestrator.configuration.groups import Parts
@@ -98,9 +98,10 @@ def _look(parts: Parts) -> _Here:
         hub_ids.add(config["hub_id"])
     cached = [each for each in cached_models() if each.complete and each.hub_id not in hub_ids]
     models |= {each.hub_id: each.size_bytes for each in cached}
-    urls = attached_urls(parts)
-    found = answering(urls.values())
-    return _Here(models=models, servers={name: found[url] for name, url in urls.items() if url in found})
+    attached = attached_engines(parts)
+    found = answering(each.url for each in attached)
+    servers = {engine: server for server in found.values() for engine in engines_of(server, attached)}
+    return _Here(models=models, servers=servers)
 
 
 def _show(here: _Here) -> None:
@@ -178,7 +179,9 @@ def _model_question(count: int, here: _Here) -> str:
 
 
 def _engine_question(question: str, count: int) -> str:
-    kinds = "ollama, lm_studio, llama_cpp, vllm" if question == "servers" else "mlx_lm, mlx_lm_server, omlx"
+    kinds = (
+        "ollama, lm_studio, llama_cpp, vllm, omlx_attached" if question == "servers" else "mlx_lm, mlx_lm_server, omlx"
+    )
     return f"engine{'s, with commas between them' if count > 1 else ''} (as {kinds})"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.commands.checkpoint_list import Attached, engines_of
 from tests.orchestrator.shells import Shell
 from tests.workers.weights.hubs import TINY, hub_here
 from workers.http.answering import answering
@@ -47,6 +48,14 @@ def test_servers_that_answer_are_found_and_others_are_not() -> None:
         found = answering([good, good, page, broken, nobody, "http://127.0.0.1:9", "not an address"], timeout_s=0.3)
     silent.server_close()
     assert {url: each.models for url, each in found.items()} == {good: ("qwen3:8b", "llama3")}
+
+
+@pytest.mark.parametrize(("owner", "engines"), [("omlx", ["a"]), ("vllm", ["b"]), ("somebody", ["a", "b"])])
+def test_servers_of_one_port_are_told_apart_by_the_owner_of_their_models(owner: str, engines: list[str]) -> None:
+    with server(json.dumps({"data": [{"id": "m", "owned_by": owner}]}).encode()) as url:
+        found = answering([url])[url]
+    of_port = [Attached(name=name, url=url, owned_by=own) for name, own in (("a", "omlx"), ("b", "vllm"))]
+    assert engines_of(found, [*of_port, Attached(name="c", url="http://127.0.0.1:9", owned_by=owner)]) == engines
 
 
 def test_the_list_shows_the_cache_and_the_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

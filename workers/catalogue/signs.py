@@ -103,6 +103,8 @@ class Preset:
         figures: paths in the response to the server's own figures: decode_tps, prefill_tps, cached_tokens.
         body_first, body_each: what a conversation's first request, or each of its requests, says so that no earlier
             conversation's prompt answers it; `{conversation}` becomes a word of its own for each conversation.
+        owned_by: the owner that /v1/models names for each model: it tells the servers of one port apart.
+        login: the address that takes the key (`api_key`) and answers with the cookie that the addresses want.
     """
 
     name: str
@@ -115,6 +117,8 @@ class Preset:
     figures: Mapping[str, str] = field(default_factory=dict)
     body_first: Mapping[str, Any] = field(default_factory=dict)
     body_each: Mapping[str, Any] = field(default_factory=dict)
+    owned_by: str | None = None
+    login: str | None = None
 
     def afresh(self, *, turn: int, conversation: str) -> dict[str, Any]:
         """The part of a request that keeps the conversation from an earlier one's cache."""

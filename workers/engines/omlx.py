@@ -138,7 +138,9 @@ class Omlx(LaunchedEngine):
     def _after_ready(self, first: Answer) -> Sequence[str]:
         """Log in for the counters. Without them the log alone is evidence."""
         notes = [] if self.server_version is None else [f"server: {self.server_version}"]
-        return [*notes, *self._log_in()]
+        refused = self._signs().log_in(self._key)
+        self._logged_in = not refused
+        return [*notes, *refused]
 
     def start_conversation(self) -> None:
         """Make a launched server forget the prompts of earlier conversations; its counts show what it still keeps."""
@@ -148,13 +150,6 @@ class Omlx(LaunchedEngine):
             self._require_server()
             with contextlib.suppress(EngineError):
                 self._connected().post("/admin/api/hot-cache/clear", {})
-
-    def _log_in(self) -> Sequence[str]:
-        if self._key is None:
-            return ["no key: the counters of /admin/api/stats cannot be read"]
-        status = self._connected().post("/admin/api/login", {"api_key": self._key}).status_code
-        self._logged_in = status == 200
-        return [] if status == 200 else [f"no login for the counters of /admin/api/stats: HTTP {status}"]
 
 
 def _version(program: str) -> str | None:

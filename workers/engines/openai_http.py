@@ -74,14 +74,16 @@ class OpenaiHttp(ServerEngine):
             if not folder.is_dir():
                 raise EngineError(FaultKind.checkpoint_missing, f"engine.tokenizer {folder} is not a folder")
             self._use_tokenizer(folder)
+        key = key_from(own.api_key_env)
         client = Client(
             own.url,
-            api_key=key_from(own.api_key_env),
+            api_key=key,
             timeouts=Timeouts(first_token_s=own.first_token_s, idle_s=own.idle_s),
         )
         self._connect(client, preset, log, log_start)
         self.model = own.model or self._only_model(client)
         first = self._complete_once()
+        notes = self._signs().log_in(key)
         fingerprint = first.response.get("system_fingerprint")
         self.server_version = str(fingerprint) if fingerprint else None
         drafted = None if own.mechanism is None or own.block_size is None else own.block_size - 1
@@ -91,7 +93,7 @@ class OpenaiHttp(ServerEngine):
             engine_setting={} if own.block_size is None else {"block_size": own.block_size},
             engine_version=self.server_version,
             served=self._served(first),
-            notes=[f"attached to {client.url}: what it does outside these requests is unknown"],
+            notes=[f"attached to {client.url}: what it does outside these requests is unknown", *notes],
         )
 
     def _require_server(self) -> None:

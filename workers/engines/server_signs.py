@@ -87,6 +87,16 @@ class SignReader:
         """This server's lines; empty without a log."""
         return [] if self.log is None else self.log.lines_since(self.log_start)
 
+    def log_in(self, key: str | None) -> list[str]:
+        """Log in for the preset's addresses, if they want that; notes on why they cannot be read."""
+        if self.preset.login is None:
+            return []
+        addresses = " and ".join(self.preset.addresses)
+        if key is None:
+            return [f"no key: the counters of {addresses} cannot be read"]
+        status = self._client.post(self.preset.login, {"api_key": key}).status_code
+        return [] if status == 200 else [f"no login for the counters of {addresses}: HTTP {status}"]
+
     # ---- before a request ----
 
     def look_around(self, *, mark: int | None = None) -> Surroundings:

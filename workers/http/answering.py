@@ -16,6 +16,7 @@ class Answering:
 
     url: str
     models: tuple[str, ...]  # empty: it lists none
+    owners: frozenset[str] = frozenset()  # of the models, as it names them: vllm, omlx, llamacpp
 
 
 def answering(urls: Iterable[str], *, timeout_s: float = TIMEOUT_S) -> dict[str, Answering]:
@@ -38,6 +39,12 @@ def _models(url: str, timeout_s: float) -> Answering | None:
             body = client.get_json("/v1/models")
         finally:
             client.close()
-        return Answering(url=url, models=tuple(str(each["id"]) for each in body.get("data") or ()))
+        listed = body.get("data") or ()
+        owners = {each.get("owned_by") for each in listed}
+        return Answering(
+            url=url,
+            models=tuple(str(each["id"]) for each in listed),
+            owners=frozenset(owner for owner in owners if isinstance(owner, str)),
+        )
     except (EngineError, TypeError, KeyError, AttributeError):
         return None

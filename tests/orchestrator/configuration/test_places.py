@@ -141,12 +141,17 @@ def test_the_grammar_still_expands_what_is_no_place() -> None:
         ("lm_studio", "http://127.0.0.1:1234"),
         ("llama_cpp", "http://127.0.0.1:8080"),
         ("vllm", "http://127.0.0.1:8000"),
+        ("omlx_attached", "http://127.0.0.1:8000"),
     ],
 )
 def test_a_server_is_an_engine_with_its_address_and_preset(engine: str, url: str) -> None:
     (arm,) = arms(f"engine={engine}", "engine.model=m")
     assert arm.engine["_target_"] == "workers.engines.openai_http.OpenaiHttp"
-    assert (arm.engine["name"], arm.engine["url"], arm.engine["preset"]) == (engine, url, engine)
+    assert (arm.engine["name"], arm.engine["url"], arm.engine["preset"]) == (
+        engine,
+        url,
+        engine.removesuffix("_attached"),
+    )
     assert (arm.checkpoint["name"], arm.checkpoint["source"]) == ("served", "unknown")
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from workers.engines.mlx_lm_server import MlxLmServer
 from workers.engines.mlx_lm_server_draft import MlxLmServerDraft
 from workers.engines.omlx import Omlx
 from workers.engines.omlx_dflash import OmlxDflash
+from workers.engines.openai_http import OpenaiHttp
 from workers.engines.server_launch import LaunchedEngine
 from workers.errors import EngineError, FaultKind
 from workers.protocol import Generate, Load
@@ -56,6 +58,10 @@ def run(folder: Path, command: list[str], port: int) -> Iterator[Running]:
 @pytest.fixture
 def omlx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """One whose counters cannot be read: only its log shows what it did."""
+    yield from run_omlx(tmp_path, monkeypatch, "silent_counters")
+
+
+def run_omlx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Iterator[Running]:
     monkeypatch.setenv(KEY, "secret")
     models = tmp_path / "models"
     (models / "tiny").mkdir(parents=True)
@@ -64,7 +70,7 @@ def omlx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     own = {"models": {"tiny": {"dflash_enabled": True, "mtp_enabled": False}}}
     (tmp_path / "model_settings.json").write_text(json.dumps(own))
     port = free_port()
-    command = [sys.executable, str(SCRIPT), "silent_counters", "serve", "--base-path", str(tmp_path)]
+    command = [sys.executable, str(SCRIPT), script, "serve", "--base-path", str(tmp_path)]
     yield from run(tmp_path, [*command, "--model-dir", str(models), "--port", str(port)], port)
 
 
@@ -123,6 +129,19 @@ def test_the_wrong_key_or_no_server_is_reported_and_nothing_is_started(
     with pytest.raises(EngineError):
         nobody.load()
     require_untouched(nobody, omlx)
+
+
+@pytest.mark.parametrize(("script", "engaged"), [("good", True), ("silent_counters", None)])
+def test_the_preset_of_a_running_omlx_logs_in_for_its_counters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: dict[str, Any], script: str, engaged: bool | None
+) -> None:
+    with contextmanager(run_omlx)(tmp_path, monkeypatch, script) as running:
+        settings = {"url": running.url, "preset": "omlx", "model": "tiny", "api_key_env": KEY, "mechanism": "dflash"}
+        engine = OpenaiHttp(settings=settings, checkpoint=checkpoint, draft=None, sampling=GREEDY)
+        engine.load()
+        (only,) = converse(engine, FIRST)
+        engine.close()
+    assert only.evidence.engaged is engaged
 
 
 def test_a_worker_that_attaches_has_no_server_to_journal_or_to_end(
