@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-BUDGET_S = 0.5
+BUDGET_S = 0.35
 LARGEST_S = 1.0
+_SHOWN = 20
 FILE = Path(__file__).with_name("costs.txt")
 
 
@@ -46,9 +47,23 @@ class Meter:
     def pytest_sessionfinish(self) -> None:
         write(self.spent)
 
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("seconds of CPU by file")
+        for file, cost in by_file(self.spent)[:_SHOWN]:
+            terminalreporter.write_line(f"{cost:7.1f} {file}")
+        terminalreporter.write_line(f"{sum(self.spent.values()):7.1f} all")
+
 
 def write(spent: Mapping[str, float]) -> None:
     FILE.write_text("".join(f"{cost:.1f} {name}\n" for name, cost in slow_of(spent)))
+
+
+def by_file(spent: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Each file with the seconds of its tests, the costliest first."""
+    found: dict[str, float] = defaultdict(float)
+    for name, cost in spent.items():
+        found[name.partition("::")[0]] += cost
+    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def slow_of(spent: Mapping[str, float]) -> list[tuple[str, float]]:
