@@ -122,6 +122,14 @@ def _begins_like_one(path: Path) -> bool:
         return file.read(len(_HEADER)) == _HEADER
 
 
+def no_database(path: Path) -> LocationError:
+    """The refusal of a command that needs a database where there is none."""
+    if not path.exists():
+        return LocationError(f"{path}: no database there yet; `interlace run` creates it")
+    remedy = "`interlace run` creates a database in it, or name another file with INTERLACE_DB"
+    return LocationError(f"{path}: {'an empty file' if path.stat().st_size == 0 else 'holds no tables'}; {remedy}")
+
+
 def make_folder(path: Path) -> None:
     """Create the folder that is to hold the file.
 

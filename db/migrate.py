@@ -20,8 +20,8 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from db.engine import BEGIN_OPTION, connect_readonly, open_migration_engine
-from db.errors import LocationError, SchemaError, storage_errors
-from db.location import check_disk, check_file, database_path
+from db.errors import SchemaError, storage_errors
+from db.location import check_disk, check_file, database_path, no_database
 
 VERSION_TABLE = "interlace_version"
 SCRIPTS = str(files("migrations"))
@@ -123,7 +123,7 @@ def refuse_all_but_current(version: Version) -> None:
     """
     refuse_unknown(version)
     if version.state is State.FRESH:
-        raise LocationError(f"{version.path}: no database there yet; `interlace run` creates it")
+        raise no_database(version.path)
     if version.state is State.OLDER:
         raise SchemaError(
             f"{version.path}: schema {version.revision}, this interlace needs {version.head}; "

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 from db.engine import connect_readonly
-from db.errors import LocationError, QueryError, in_one_line, storage_error
-from db.location import check_disk, check_file, database_path
+from db.errors import QueryError, in_one_line, storage_error
+from db.location import check_disk, check_file, database_path, no_database
 from db.render import QueryResult, write_result
 from db.runs import LAST, RUNS_SQL, choose_run
 from db.stored_queries import RUN, parameter_names
@@ -44,8 +44,8 @@ def run_query(url: str, sql: str, params: Mapping[str, Parameter] | None = None)
     """
     path = database_path(url)
     check_file(path)
-    if not path.exists():
-        raise LocationError(f"{path}: no database there yet; `interlace run` creates it")
+    if not path.exists() or path.stat().st_size == 0:
+        raise no_database(path)
     check_disk(path)
     try:
         with closing(connect_readonly(path)) as connection:

@@ -76,6 +76,12 @@ class _Interlace(LazyGroup):
         typed = arguments[0] if arguments else settings.pop("args", None)
         return super().main(_as_text(sys.argv[1:] if typed is None else typed), *arguments[1:], **settings)
 
+    def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
+        try:
+            return super().make_context(*arguments, **settings)
+        except BrokenPipeError as error:  # of the help text; Click's own way would be 1
+            raise click.exceptions.Exit(0) from error
+
     def invoke(self, context: click.Context) -> Any:
         try:
             code = super().invoke(context)
@@ -139,9 +145,14 @@ def cli() -> None:
     """
 
 
+def _only_helps() -> bool:
+    """Return whether the command prints a help text or the version, and does nothing else."""
+    return bool({"-h", "--help", "--version"} & set(sys.argv))
+
+
 def _keep_secrets() -> None:
     """Mask the secrets of this process's environment in everything that is printed, tracebacks included."""
-    if {"-h", "--help", "--version"} & set(sys.argv):
+    if _only_helps():
         return  # loads nothing and prints nothing of the user's
     from orchestrator.secrecy import guard
     from workers.masking import MaskingStream
@@ -152,7 +163,7 @@ def _keep_secrets() -> None:
 
 def _spinning() -> AbstractContextManager[object]:
     """A spinner on a terminal until the first output. None with --quiet: there it would turn while a run measures."""
-    silent = {"-h", "--help", "--version", "--quiet"} & set(sys.argv) or COMPLETE_VARIABLE in os.environ
+    silent = _only_helps() or "--quiet" in sys.argv or COMPLETE_VARIABLE in os.environ
     if silent or not sys.stderr.isatty():
         return nullcontext()
     from orchestrator.views.spinner import EndingStream, Spinner
@@ -164,11 +175,14 @@ def _spinning() -> AbstractContextManager[object]:
 
 def _refused_by_system(error: Exception) -> str | None:
     """One line for a file or an output that the system does not let us write or read; None if the error is another."""
-    if not isinstance(error, OSError) or error.errno not in _REFUSALS or error.filename is None:
+    if not isinstance(error, OSError) or error.errno not in _REFUSALS:
+        return None
+    name = "the output" if error.filename is None and _only_helps() else error.filename
+    if name is None:
         return None
     from db.escaping import shown
 
-    return f"{shown(os.fsdecode(error.filename))}: {error.strerror}; {_REFUSALS[error.errno]}"
+    return f"{shown(os.fsdecode(name))}: {error.strerror}; {_REFUSALS[error.errno]}"
 
 
 def _open_streams() -> None:

@@ -33,7 +33,7 @@ def command(url: str | None, limit: int, *, watch: bool) -> None:
     print_at(machine_holder(), running, out, now=now)
     waiting = waiting_here(database, read_host())
     newest = newest_runs(database, limit=limit)
-    print_status(newest, out)
+    print_status(database, newest, out)
     if waiting:
         out.print()
         print_queue(agenda(waiting, now=now), out, now=now)

@@ -12,11 +12,11 @@ from orchestrator.plan import Plan
 from orchestrator.planning.estimate import Estimate
 from orchestrator.planning.frozen_plan import frozen_plan
 from orchestrator.planning.hosts import known_rates, own_host_ids
+from orchestrator.running.leases import is_held
 from orchestrator.running.progress import remainder
 from orchestrator.running.stored import stored_trials
 from orchestrator.schedule import ScheduledTrial, build_schedule
 from workers.machine.host import HostFacts
-from workers.machine.process_identity import Lease, holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def look_ahead(database: Database, entry: Entry) -> Waiting:
     units = remainder(schedule, stored.trials, dropped=stored.dropped, replays=plan.gate.replays).units
     left = [trial for unit in units for trial in unit.trials]
     found = life(database, entry.run_id)
-    runs = entry.run_status == "running" and is_alive(found)
+    runs = entry.run_status == "running" and is_held(database, found.run_id, found)
     return Waiting(
         entry=entry,
         plan=plan,
@@ -72,13 +72,6 @@ def look_ahead(database: Database, entry: Entry) -> Waiting:
         left=len(left),
         duration=forecast(plan, [*_warm_ups(schedule), *left], measured=known_rates(plan, str(database.url.database))),
     )
-
-
-def is_alive(found: Life) -> bool:
-    """Return whether the process that executes the run lives."""
-    if found.status != "running" or found.runner_pid is None or found.runner_started_at is None:
-        return False
-    return holds(Lease(pid=found.runner_pid, process_started_at=found.runner_started_at, boot_id=found.boot_id))
 
 
 def own_end(found: Life) -> dt.datetime | None:

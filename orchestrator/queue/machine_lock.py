@@ -5,7 +5,6 @@ ends, so that no lock outlives its holder. The file's text (holder, start time, 
 """
 
 import datetime as dt
-import fcntl
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from orchestrator.errors import HeldError, RefusedError
 from orchestrator.state_folder import ENVIRONMENT_VARIABLE, state_folder
+from workers.files.locks import is_locked, take_lock
 from workers.files.private import make_private_folder, open_private, read_private
 from workers.machine.process_identity import Lease, current_lease, holds
 
@@ -90,7 +90,7 @@ class MachineLock:
 
 def _lock(fd: int, path: Path) -> None:
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        take_lock(fd)
     except BlockingIOError as error:
         who = _read(path) or "another process"
         raise HeldError(
@@ -103,12 +103,13 @@ def _lock(fd: int, path: Path) -> None:
 
 
 def machine_holder() -> Holder | None:
-    """Return the process that measures now, or None. Takes no lock, so that a look never blocks a run."""
-    found = _read(state_folder() / LOCK_NAME)
+    """Return the process that measures now, or None. If its pid is of a container, its lock shows that it lives."""
+    path = state_folder() / LOCK_NAME
+    found = _read(path)
     if found is None:
         return None
     lease = Lease(pid=found.pid, process_started_at=found.process_started_at, boot_id=found.boot_id)
-    return found if holds(lease) else None
+    return found if holds(lease) or is_locked(path) else None
 
 
 def _makes_sense(found: Holder) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from orchestrator.plan import Arm, Deadlines
 from orchestrator.planning.weights import Weights
 from orchestrator.secrecy import secret_variables
@@ -70,7 +72,7 @@ class Crew:
     # Called with a swapped arm that did not end when it had to make room for the next one, and what happened.
     hung: Callable[[str, str], None] = lambda arm, words: None
     members: dict[str, Member] = field(default_factory=dict)
-    survivors: set[int] = field(default_factory=set)  # pids that no signal ended
+    survivors: set[psutil.Process] = field(default_factory=set)  # that no signal ended
     unreturned_bytes: int | None = None  # of what the last swapped arm held; None: unknown, or none was ended yet
 
     def member(self, arm: Arm, *, on_load: Callable[[Member], None]) -> Member:
@@ -178,7 +180,7 @@ class Crew:
         report = member.process.stop(self.deadlines.teardown_s)
         self.survivors |= set(report.survivors)
         if report.survivors:
-            self.note(f"{arm}: processes {report.survivors} survive SIGKILL; their memory stays occupied")
+            self.note(f"{arm}: processes {report.surviving_pids} survive SIGKILL; their memory stays occupied")
         elif report.open_ports:
             self.note(f"{arm}: ended, but there still is an answer on ports {report.open_ports} of its servers")
         elif (words := self._hang(report)) is not None:

@@ -18,6 +18,7 @@ from orchestrator.plan import Plan
 from orchestrator.planning.weights import ArmWeights, find_weights
 from orchestrator.running.crew import Crew
 from orchestrator.running.events import Observer, Several
+from orchestrator.running.leases import leased
 from orchestrator.running.leftovers import journal_beside
 from orchestrator.running.monitor import watched
 from orchestrator.running.preflight import warn
@@ -54,6 +55,13 @@ def carry_out(
         KeyboardInterrupt: interrupted, by Ctrl-C, by SIGTERM or by the end of the terminal.
         Exception: any other error that ended it; the finished trials are stored.
     """
+    with leased(recorder.database, recorder.run_id):
+        _carry_out(recorder, observer, should_stop, after_rounds)
+
+
+def _carry_out(
+    recorder: Recorder, observer: Observer, should_stop: Callable[[], bool], after_rounds: AfterRounds | None
+) -> None:
     try:
         with ending_signals_as_interrupts():
             run_recorded(recorder, observer=observer, should_stop=should_stop, after_rounds=after_rounds)

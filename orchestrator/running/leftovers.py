@@ -17,6 +17,7 @@ from db.redaction import REDACTED, literals
 from orchestrator.errors import RefusedError
 from orchestrator.plan import Gate
 from orchestrator.running.gate import ORPHAN, Finding
+from workers.supervision.family import runs
 from workers.supervision.journal import find_orphans
 from workers.supervision.orphans import Leftovers, Orphan, Suspect, end_orphans, find_leftovers
 
@@ -96,7 +97,7 @@ class Patrol:
     gate: Gate
     note: Callable[[str], None]
     arms_in_use: Callable[[], Collection[str]] = tuple  # arms whose workers live
-    survivors: Callable[[], Collection[int]] = tuple  # of this run's workers: pids that no signal ended
+    survivors: Callable[[], Collection[psutil.Process]] = tuple  # of this run's workers: those that no signal ended
     clock: Callable[[], float] = time.monotonic
     grace_s: float = GRACE_S
     scans: int = 0  # of all processes
@@ -137,5 +138,5 @@ class Patrol:
         return None
 
     def _survivor(self) -> str | None:
-        living = [pid for pid in self.survivors() if psutil.pid_exists(pid)]
+        living = [each.pid for each in self.survivors() if runs(each)]
         return f"process {living[0]} of an arm that was ended survives SIGKILL" if living else None

@@ -27,9 +27,9 @@ from orchestrator.running.database_rows import (
     telemetry_values,
     words,
 )
+from orchestrator.running.leases import held_error, row_is_held
 from orchestrator.running.planned_here import remember
 from orchestrator.running.progress import UnderWay
-from orchestrator.running.stored import refuse_held_run
 from orchestrator.running.trial import Fault, LoadMemory, Outcome, Verdict, hottest, settle
 from orchestrator.schedule import ScheduledTrial, order_distribution
 from workers.machine.bandwidth import published_gb_per_s
@@ -81,8 +81,9 @@ class Recorder:
         self.boot_id = lease.boot_id
         with transaction(self.database, patience_s=PATIENCE_S) as session:
             run = session.get_one(models.Run, self.run_id)
-            if (run.runner_pid, run.runner_started_at) != (lease.pid, lease.process_started_at):
-                refuse_held_run(run)
+            own = (run.runner_pid, run.runner_started_at) == (lease.pid, lease.process_started_at)
+            if not own and row_is_held(run):
+                raise held_error(run.id, run.runner_pid)
             run.status, run.finished_at, run.heartbeat_at = "running", None, dt.datetime.now(dt.UTC)
             run.runner_pid, run.runner_started_at, run.boot_id = lease.pid, lease.process_started_at, lease.boot_id
 

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import JSON, Row, column, text
+from sqlalchemy import JSON, column, text
 
 from db.engine import Database
 from db.session import plain_read
-from orchestrator.errors import HeldError, RefusedError
+from orchestrator.errors import RefusedError
+from orchestrator.running.leases import held_error, is_held, row_is_held
 from orchestrator.running.progress import StoredTrial
-from workers.machine.process_identity import Lease, holds
 
 if TYPE_CHECKING:
-    from db import models
     from orchestrator.planning.weights import ArmWeights
 
 
@@ -60,23 +59,12 @@ def refuse_if_held(database: Database, run_id: str) -> None:
     """Refuse a run that another process executes.
 
     Raises:
-        HeldError: the process that took the lease still lives.
+        HeldError: with its pid, if it is seen from here.
     """
     with plain_read(database) as connection:
-        refuse_held_run(connection.execute(_RUN, {"run_id": run_id}).one())
-
-
-def refuse_held_run(run: "models.Run | Row[Any]") -> None:
-    """Refuse a run whose lease a living process holds.
-
-    Raises:
-        HeldError: the message has that process's id.
-    """
-    if run.status != "running" or run.runner_pid is None or run.runner_started_at is None:
-        return
-    lease = Lease(pid=run.runner_pid, process_started_at=run.runner_started_at, boot_id=run.boot_id)
-    if holds(lease):
-        raise HeldError(f"run {run.id} is being run by process {lease.pid}: wait for it, or stop it first")
+        run = connection.execute(_RUN, {"run_id": run_id}).one()
+    if is_held(database, run_id, run):
+        raise held_error(run_id, run.runner_pid if row_is_held(run) else None)
 
 
 def refuse_other_weights(database: Database, run_id: str, weights: "Mapping[str, ArmWeights]") -> None:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from db.engine import Database
 from db.live import Life, Problem
 from db.runs import ListedRun
 from orchestrator.queue.machine_lock import Holder
+from orchestrator.running.leases import is_held
 from orchestrator.views.terminal import table
 from orchestrator.views.watch_view import at_line
-from workers.machine.process_identity import Lease, holds
 
 INTERRUPTED = "interrupted"
 FAILED = "failed"
@@ -36,13 +37,13 @@ def print_problems(problems: Sequence[Problem], out: Console) -> None:
         out.print(Text(str(problem)))
 
 
-def print_status(runs: Sequence[ListedRun], out: Console) -> None:
+def print_status(database: Database, runs: Sequence[ListedRun], out: Console) -> None:
     """Print the runs, newest first. A run whose process is gone is shown as interrupted."""
     if not runs:
         out.print("no runs yet: start one with `interlace run`, see `interlace run --help`")
         return
     made = table("run", "experiment", "state", "trials", "started", right=("trials",))
-    states = [_state(run) for run in runs]
+    states = [_state(database, run) for run in runs]
     for run, state in zip(runs, states, strict=True):
         started = f"{run.created_at.astimezone():%Y-%m-%d %H:%M}"  # local, as all times here
         made.add_row(_short(run), Text(run.experiment), state, str(run.trials), started)
@@ -67,8 +68,5 @@ def _print_why(run: ListedRun, out: Console) -> None:
         out.print(Text(f"{_short(run)}: {run.note}"))
 
 
-def _state(run: ListedRun) -> str:
-    if run.status != "running" or run.runner_pid is None or run.runner_started_at is None:
-        return run.status
-    lease = Lease(pid=run.runner_pid, process_started_at=run.runner_started_at, boot_id=run.boot_id)
-    return "running" if holds(lease) else INTERRUPTED
+def _state(database: Database, run: ListedRun) -> str:
+    return INTERRUPTED if run.status == "running" and not is_held(database, run.run_id, run) else run.status

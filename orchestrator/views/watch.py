@@ -10,7 +10,7 @@ from rich.live import Live
 
 from db.engine import Database
 from db.live import Life, Problem, life, problems, running
-from orchestrator.queue.agenda import is_alive
+from orchestrator.running.leases import is_held
 from orchestrator.views.watch_view import watched
 
 LOWEST_PRIORITY = 19
@@ -19,7 +19,7 @@ POLL_S = 1.0
 
 def live_run(database: Database) -> Life | None:
     """Return the newest run whose process lives."""
-    return next((found for found in running(database) if is_alive(found)), None)
+    return next((found for found in running(database) if is_held(database, found.run_id, found)), None)
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ def _follow(view: Watch, found: Life, out: Console, poll_s: float) -> None:
     with Live(console=out, auto_refresh=False) as screen:
         while True:
             screen.update(watched(found, view.problems, view.verdicts, now=dt.datetime.now(dt.UTC)), refresh=True)
-            if not is_alive(found):
+            if not is_held(view.database, view.run_id, found):
                 return
             time.sleep(poll_s)
             found = view.look()

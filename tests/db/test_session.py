@@ -17,6 +17,7 @@ from db import engine as engine_module
 from db import location, models
 from db.errors import DatabaseError, LocationError, NetworkDiskError, SchemaError, StorageError
 from db.migrate import current
+from db.query import run_query
 from db.session import open_database, open_engine, open_existing, read_only, transaction
 from tests.db.conftest import Database
 
@@ -104,6 +105,21 @@ def test_a_network_disk_is_refused_before_the_file_is_made(tmp_path: Path, monke
     with pytest.raises(NetworkDiskError):
         open_database(str(tmp_path / "x.db"))
     assert not (tmp_path / "x.db").exists()
+
+
+def test_a_file_without_a_database_is_named_as_what_it_is(tmp_path: Path) -> None:
+    empty, bare = tmp_path / "empty.db", tmp_path / "bare.db"
+    empty.touch()
+    with closing(sqlite3.connect(bare)) as connection:
+        connection.executescript("CREATE TABLE t (a); DROP TABLE t")
+    for path, words in ((empty, "an empty file"), (bare, "holds no tables")):
+        with pytest.raises(LocationError, match=f"{path.name}: {words}; `interlace run` creates a database in it, or"):
+            open_existing(str(path))
+    with pytest.raises(LocationError, match="an empty file"):
+        run_query(str(empty), "SELECT 1")
+    for path in (empty, bare):
+        open_database(str(path)).dispose()
+        assert run_query(str(path), "SELECT count(*) FROM run").rows == ((0,),)
 
 
 def test_reading_commands_do_not_create(tmp_path: Path) -> None:
@@ -262,6 +278,7 @@ def test_a_reader_sees_one_state_while_a_writer_commits(database: Database) -> N
 _WRITER = """
 import datetime as dt, sys
 from db.models import Experiment
+from db.query import run_query
 from db.session import open_database, transaction
 engine = open_database(sys.argv[1])
 for number in range(40):

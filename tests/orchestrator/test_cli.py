@@ -275,6 +275,8 @@ def test_a_reader_that_has_had_enough_is_no_verdict(shell: Shell) -> None:
     shell("run", *TWO_ARMS, "--quiet")
     for style in ("table", "json"):
         assert unread(shell, "audit", "--format", style) == (0, "")
+    for helping in (["--help"], ["run", "--help"], ["--version"]):
+        assert unread(shell, *helping) == (0, "")
     assert unread(shell, "query", "SELECT * FROM trial_flat", "--format", "csv") == (0, "")
     assert unread(shell, "audit", "--fail-on", "supported")[0] == 1  # a verdict is one, read or not
 
@@ -287,6 +289,8 @@ def test_an_output_that_takes_nothing_is_one_line(shell: Shell) -> None:
         ("status >&-", 0, ""),
         ("status >/dev/full", 4, "the output: No space left on device; make room"),
         ("query 'SELECT * FROM trial_flat' --format csv >/dev/full", 4, "the output: No space left"),
+        ("--help >/dev/full", 4, "the output: No space left on device; make room"),
+        ("run --help >/dev/full", 4, "the output: No space left on device; make room"),
         ("audit nosuch 2>&-", 2, ""),
         ("audit nosuch 2>/dev/full", 2, ""),
     ):

@@ -7,9 +7,6 @@ the one that was launched, or have come of it. Of a server that somebody else st
 
 import contextlib
 import json
-import os
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,13 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from workers.catalogue.evidence import explain
 from workers.engines.base import LoadInfo
 from workers.engines.server import RequestSettings, ServerEngine
 from workers.engines.server_signs import load_preset
 from workers.errors import EngineError, FaultKind
+from workers.files.leftovers import working_folder
 from workers.http.answer import Answer
 from workers.http.refusals import StatusError
 from workers.http.watchdog import Timeouts
@@ -43,7 +39,6 @@ if TYPE_CHECKING:
     from workers.http.client import Client
 
 _POLL_S = 0.1
-_FOLDER_PREFIX = "interlace-server-"  # then the worker's pid
 _VERSIONS_TIMEOUT_S = 60.0
 _NOT_READY = (502, 503)
 
@@ -73,7 +68,8 @@ class LaunchedEngine(ServerEngine):
     preset_name = "none"
     title = "server"
     process: ServerProcess | None = None  # the server; None before it is launched, after it ended, and if attached
-    folder: "tempfile.TemporaryDirectory[str] | None" = None  # its scratch files
+    folder: Path | None = None  # its scratch files, while it runs
+    _held: contextlib.ExitStack | None = None  # what keeps the folder
 
     # ---- defined by each engine ----
 
@@ -149,21 +145,18 @@ class LaunchedEngine(ServerEngine):
     def close(self) -> None:
         super().close()
         process, self.process = self.process, None
-        folder, self.folder = self.folder, None
-        try:
+        held, self._held, self.folder = self._held, None, None
+        with held or contextlib.nullcontext():
             if process is not None:
                 process.stop()
-        finally:
-            if folder is not None:
-                folder.cleanup()
 
     # ---- launching ----
 
     def _launch(self) -> None:
-        remove_abandoned_folders()
-        self.folder = tempfile.TemporaryDirectory(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-")
+        self._held = contextlib.ExitStack()
+        self.folder = self._held.enter_context(working_folder(Path(tempfile.gettempdir()), "server"))
         port = free_port()
-        spec = self._command(port, Path(self.folder.name))
+        spec = self._command(port, self.folder)
         self.process = ServerProcess(spec)
         client = self._connected_to(f"http://{HOST}:{port}")
         self._connect(client, load_preset(self.preset_name), self.process.log, self.process.log_start)
@@ -206,16 +199,6 @@ class LaunchedEngine(ServerEngine):
                 remedy="set engine.ready_s to more, if it only takes longer",
             )
         time.sleep(_POLL_S)
-
-
-def remove_abandoned_folders() -> None:
-    """Remove the folders of workers that were killed: a converted model or a cache may be large."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*-*"):
-        owner = folder.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
-        if re.fullmatch(r"[0-9]{1,9}", owner) and not psutil.pid_exists(int(owner)):
-            with contextlib.suppress(OSError):  # anybody can put a thing of such a name there
-                if folder.lstat().st_uid == os.getuid():
-                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def served_folder(checkpoint: Mapping[str, Any], scratch: Path) -> tuple[Path, CheckpointInfo]:

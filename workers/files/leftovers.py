@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 UNFINISHED, NAME_BYTES = ".unfinished", 8
-_PREFIX, _PURPOSES = ".interlace-", "backup|export|import|merge"
+_PREFIX, _PURPOSES = ".interlace-", "backup|export|import|merge|server"
 _NAMES = re.compile(rf"\..*\.[0-9a-f]{{{2 * NAME_BYTES}}}{re.escape(UNFINISHED)}|{re.escape(_PREFIX)}({_PURPOSES})-.*")
 _SETTLED_S = 60.0
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -35,7 +35,7 @@ def working_folder(place: Path, purpose: str) -> Iterator[Path]:
     """A new folder in `place` for its owner alone, removed at the end; earlier ones that were left there go first.
 
     Args:
-        purpose: backup, export, import or merge.
+        purpose: backup, export, import, merge or server.
 
     Raises:
         OSError: it cannot be created.

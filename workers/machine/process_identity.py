@@ -106,6 +106,14 @@ def port_of(process: psutil.Process) -> int | None:
     return int(mark) if mark.isdigit() else None
 
 
+def pid_namespace() -> int | None:
+    """The number of the PID namespace in which this process counts pids; None where the system has none."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return None
+
+
 def shares_pids(pid: int) -> bool:
     """Return whether a process counts pids as this one does. One in a container has a PID namespace of its own: the
     owner that its mark names may live, although no process here bears that pid."""

@@ -55,10 +55,15 @@ class StopReport:
 
     returncode: int | None  # negative for a signal; None: it never started, or would not die
     signals: tuple[str, ...]  # those that it took: SIGTERM, SIGKILL
-    survivors: tuple[int, ...]  # pids that no signal ended; they stay in the journal
+    survivors: tuple[psutil.Process, ...]  # that no signal ended; they stay in the journal
     open_ports: tuple[int, ...] = ()  # of its servers, if they still answer
     hung: bool = False  # it was asked to end and did not within its time
     held_bytes: int | None = None  # memory of all its processes before the end; None: not read, or unreadable
+
+    @property
+    def surviving_pids(self) -> tuple[int, ...]:
+        """The pids of the survivors, for messages."""
+        return tuple(process.pid for process in self.survivors)
 
 
 class Child:
@@ -157,9 +162,9 @@ class Child:
             deadline = time.monotonic() + grace_s
             self.reap(grace_s)
             self.family.wait_gone(deadline - time.monotonic())
-        survivors = tuple(process.pid for process in self.family.living())
+        survivors = tuple(self.family.living())
         for process, entry in self._entries.items():
-            if process.pid not in survivors:
+            if process not in survivors:
                 self._journal.gone(entry)
         hide_secrets(self._spec.log_path, self._log_start)
         ports = sorted({entry.port for entry in self._entries.values() if entry.port is not None})

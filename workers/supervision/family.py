@@ -35,7 +35,7 @@ class Family:
 
     def living(self) -> list[psutil.Process]:
         """The processes that run; zombies do not count."""
-        return [process for process in self._members() if _runs(process)]
+        return [process for process in self._members() if runs(process)]
 
     def signal(self, number: int) -> None:
         """Signal every living process."""
@@ -87,7 +87,8 @@ def signal_and_wait(living: Callable[[], Sequence[psutil.Process]], *, grace_s: 
             time.sleep(_POLL_S)
 
 
-def _runs(process: psutil.Process) -> bool:
+def runs(process: psutil.Process) -> bool:
+    """True if this very process, by its pid and start, runs and is not a zombie."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except PROCESS_FAULTS:

@@ -19,7 +19,7 @@ import psutil
 
 from workers.files.atomic import write_file
 from workers.files.private import make_private_folder, open_private
-from workers.machine.process_identity import is_living, of_another_boot, port_of, started_s, this_boot
+from workers.machine.process_identity import is_living, of_another_boot, pid_namespace, port_of, started_s, this_boot
 from workers.machine.processes import PROCESS_FAULTS
 
 
@@ -39,6 +39,7 @@ class Spawned:
     parent_create_time: float
     port: int | None = None  # a server's, where we chose one
     boot_id: str | None = None  # None: the system states none
+    pid_namespace: int | None = None  # in which the pids mean something; None: the system has none
 
 
 class Journal:
@@ -71,7 +72,7 @@ class Journal:
         if not self._path.exists():
             return
         with _locked(self._path) as fd:
-            kept = [entry for entry in _entries(_read(fd)) if still_runs(entry)]
+            kept = [entry for entry in _entries(_read(fd)) if is_elsewhere(entry) or still_runs(entry)]
             write_file(self._path, b"".join(_line({"event": "spawned", **asdict(entry)}) for entry in kept))
 
 
@@ -131,6 +132,7 @@ def describe(process: psutil.Process, *, run_id: str, arm: str) -> Spawned:
         parent_create_time=started_s(parent),
         port=port_of(process),
         boot_id=this_boot(),
+        pid_namespace=pid_namespace(),
     )
 
 
@@ -233,17 +235,23 @@ _SPAWNED = _GONE | {
     "parent_create_time": _is_time,
     "port": _is_port,
     "boot_id": _is_optional_text,
+    "pid_namespace": lambda value: value is None or type(value) is int,
 }
-_LATER = ("port", "boot_id")  # earlier versions wrote none
+_LATER = ("port", "boot_id", "pid_namespace")  # earlier versions wrote none
 
 
 def _fits(body: Mapping[str, Any], kinds: Mapping[str, Callable[[Any], bool]]) -> bool:
     return all(test(body[name]) if name in body else name in _LATER for name, test in kinds.items())
 
 
+def is_elsewhere(entry: Spawned) -> bool:
+    """True if the entry's pids are certainly not of this PID namespace: what they name cannot be seen from here."""
+    return None not in (entry.pid_namespace, pid_namespace()) and entry.pid_namespace != pid_namespace()
+
+
 def is_orphaned(entry: Spawned) -> bool:
-    """True if the process still runs although its run does not."""
-    return still_runs(entry) and not run_lives(entry)
+    """True if the process still runs although its run does not, as seen from here."""
+    return not is_elsewhere(entry) and still_runs(entry) and not run_lives(entry)
 
 
 def still_runs(entry: Spawned) -> bool:

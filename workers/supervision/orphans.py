@@ -26,8 +26,8 @@ from workers.machine.process_identity import (
     this_boot,
 )
 from workers.machine.processes import PROCESS_FAULTS
-from workers.supervision.family import signal_and_wait
-from workers.supervision.journal import Journal, Spawned, is_orphaned, look_into, run_lives
+from workers.supervision.family import runs, signal_and_wait
+from workers.supervision.journal import Journal, Spawned, is_elsewhere, is_orphaned, look_into, run_lives
 
 TITLE_LENGTH = 60
 
@@ -78,7 +78,7 @@ def find_leftovers(
     """
     strays = _Strays(owner=owner_mark(), arms_in_use=arms_in_use)
     content = look_into(journal)
-    entries = content.entries
+    entries = [entry for entry in content.entries if not is_elsewhere(entry)]
     by_pid = {entry.pid: entry for entry in entries if is_orphaned(entry)}
     orphans, suspects = [], []
     rules = _Rules(entries=entries, ports=(*ports, *(e.port for e in entries if e.port)), large_bytes=large_bytes)
@@ -103,7 +103,7 @@ def end_orphans(orphans: Sequence[Orphan], *, grace_s: float, journal: Path) -> 
                 living.append(process)
         except PROCESS_FAULTS:
             continue
-    signal_and_wait(lambda: [each for each in living if _runs(each)], grace_s=grace_s)
+    signal_and_wait(lambda: [each for each in living if runs(each)], grace_s=grace_s)
     Journal(journal).compact()
     return tuple(orphan for orphan in orphans if _lives(orphan))
 
@@ -206,17 +206,10 @@ def _own_processes() -> Iterator[psutil.Process]:
     """This user's running processes except this one: other users' cannot be read on macOS, nor signalled anywhere."""
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.uids().real == os.getuid() and _runs(process):
+            if process.pid != os.getpid() and process.uids().real == os.getuid() and runs(process):
                 yield process
         except PROCESS_FAULTS:
             continue
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except PROCESS_FAULTS:
-        return False
 
 
 def _lives(orphan: Orphan) -> bool:

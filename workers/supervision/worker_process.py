@@ -292,7 +292,7 @@ class WorkerProcess:
         self._busy = True  # it takes no request to stop now
         report = self.stop(SIGNAL_GRACE_S)
         if report.survivors:
-            message += f"; processes {report.survivors} survived SIGKILL"
+            message += f"; processes {report.surviving_pids} survived SIGKILL"
         if report.open_ports:
             message += f"; ports {report.open_ports} of its servers are still answered"
         raise WorkerFault(kind, self._named(message), log_tail=child.log_tail(), detail=detail)

@@ -164,9 +164,13 @@ def test_or_is_reported_once_by_choice(beat: Beat, monkeypatch: pytest.MonkeyPat
     assert watch.scans == 3
 
 
-def test_a_worker_that_no_signal_ended_stands_in_the_way(beat: Beat, spawn: Spawn) -> None:
-    process = spawn()
-    watch = beat.patrol(survivors=lambda: [process.pid, 2**22 + 1])
+def test_a_worker_that_no_signal_ended_stands_in_the_way(
+    beat: Beat, spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one whose pid is another's by now does not."""
+    process, reused = psutil.Process(spawn().pid), psutil.Process()
+    monkeypatch.setattr(reused, "_ident", (reused.pid, 0.0))
+    watch = beat.patrol(survivors=lambda: [process, reused])
     assert watch.look().problem == f"process {process.pid} of an arm that was ended survives SIGKILL"
     process.kill()
     process.wait()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ import pytest
 
 from orchestrator.running.trial import judge
 from tests.workers import tiny_drafts
+from tests.workers.other_pids import in_other_pids
 from workers.engines.contract import FIRST, EngineCase, EngineContract, converse, engine_case
 from workers.engines.omlx import Omlx
 from workers.engines.omlx_dflash import OmlxDflash
 from workers.engines.omlx_mtp import OmlxMtp
-from workers.engines.server_launch import remove_abandoned_folders
 from workers.errors import EngineError, FaultKind
 from workers.supervision.server_process import port_is_open
 
@@ -222,7 +223,7 @@ def test_settings_are_those_of_the_arm(make: Any, tmp_path: Path, checkpoint: di
     )
     engine.load()
     try:
-        base = Path(engine.folder.name)
+        base = engine.folder
         server = json.loads((base / "settings.json").read_text())
         model = json.loads((base / "model_settings.json").read_text())["models"]["tiny"]
         assert server["server"]["burst_decode_mode"] == "off"
@@ -238,17 +239,35 @@ def test_settings_are_those_of_the_arm(make: Any, tmp_path: Path, checkpoint: di
     assert not base.exists()
 
 
-def test_the_folder_of_a_killed_worker_is_removed_and_that_of_a_living_one_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_folders_belong_to_whoever_locks_them_whatever_pids_say(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A worker in a container shares the folder of temporary files, and its pid names nobody here."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    names = [f"interlace-server-{pid}-abc" for pid in (ended.pid, os.getpid(), "other")]
-    for name in names:
-        (tmp_path / name / "models").mkdir(parents=True)
-    remove_abandoned_folders()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+    with subprocess.Popen([*in_other_pids(), sys.executable, "-c", FOLDER_HOLDER, str(tmp_path)], **pipes) as holder:
+        theirs = Path(holder.stdout.readline().strip())
+        for folder in (theirs, *(tmp_path / name for name in (".interlace-server-left", "interlace-server-1-others"))):
+            (folder / "models").mkdir(parents=True)
+            os.utime(folder, (time.time() - 3600,) * 2)
+        engine = make(Omlx, "good")
+        engine.load()
+        try:
+            assert {*tmp_path.iterdir()} == {theirs, engine.folder, tmp_path / "interlace-server-1-others"}
+        finally:
+            engine.close()
+        holder.stdin.close()
+    assert {*tmp_path.iterdir()} == {tmp_path / "interlace-server-1-others"}
+
+
+FOLDER_HOLDER = """
+import sys
+from pathlib import Path
+from workers.files.leftovers import working_folder
+with working_folder(Path(sys.argv[1]), "server") as folder:
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
 
 
 def test_wrong_settings_are_refused_in_one_line(make: Any) -> None:

@@ -20,6 +20,7 @@ from workers.supervision.journal import (
     Spawned,
     describe,
     find_orphans,
+    is_orphaned,
     look_into,
     read_journal,
     still_runs,
@@ -214,6 +215,18 @@ def test_a_worker_ends_with_its_run(tmp_path: Path) -> None:
     while find_orphans(tmp_path / "journal") and time.monotonic() < deadline:
         time.sleep(0.02)
     assert find_orphans(tmp_path / "journal") == []
+
+
+def test_the_journal_keeps_what_another_pid_namespace_wrote_and_judges_none_of_it(path: Path, own: Spawned) -> None:
+    """The pids of a container that shares the database name nothing here: only what is seen from here can be judged."""
+    theirs = replace(own, pid_namespace=(own.pid_namespace or 0) + 1, pid=own.pid + 1, parent_create_time=0.0)
+    living = replace(theirs, pid=own.pid)
+    for entry in (theirs, living):
+        Journal(path).spawned(entry)
+    Journal(path).compact()
+    mine = own.pid_namespace is not None  # a Mac has no such namespaces
+    assert read_journal(path) == ([theirs, living] if mine else [living])
+    assert [is_orphaned(entry) for entry in (theirs, living)] == [False, not mine]
 
 
 def test_the_journal_forgets_whoever_no_longer_runs(path: Path, own: Spawned) -> None:
