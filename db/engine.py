@@ -8,6 +8,7 @@ for the other. The driver's own BEGIN is switched off (`isolation_level=None`) b
 import json
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,13 @@ def _set_up(engine: Engine, *pragmas: str) -> None:
         for pragma in (*pragmas, *_DURABLE):
             connection.execute(f"PRAGMA {pragma}")
         _write_ahead(connection)
+
+    @event.listens_for(engine, "close")
+    def roll_back(connection: sqlite3.Connection, _record: object) -> None:
+        # After Ctrl-C the pool closes the connection in its transaction. SQLite keeps it, and the lock, until its last
+        # statement ends; the exception's traceback still refers to that.
+        with suppress(sqlite3.Error):
+            connection.rollback()
 
     @event.listens_for(engine, "before_cursor_execute", retval=True)
     def mask(

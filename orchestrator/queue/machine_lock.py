@@ -115,9 +115,9 @@ def machine_holder() -> Holder | None:
 def _makes_sense(found: Holder) -> bool:
     """Return whether the file's content can describe a holder: the file may contain anything."""
     dt.datetime.fromisoformat(found.since)
-    texts = (found.command, found.boot_id or "", found.run_id or "")
+    texts = [each for each in (found.boot_id, found.run_id) if each is not None]
     return (
-        all(isinstance(each, str) for each in texts)
+        all(isinstance(each, str) for each in (found.command, *texts))
         and type(found.pid) is int
         and 0 < found.pid < 1 << 31
         and type(found.process_started_at) in (int, float)

@@ -122,6 +122,34 @@ def test_a_file_without_a_database_is_named_as_what_it_is(tmp_path: Path) -> Non
         assert run_query(str(path), "SELECT count(*) FROM run").rows == ((0,),)
 
 
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_ctrl_c_within_a_statement_leaves_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: type[BaseException]
+) -> None:
+    """The end of a run is stored while the exception, whose traceback holds the statement, is being handled."""
+    monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_S", 0.1)
+    database = open_database(str(tmp_path / "x.db"))
+    left = [end()]
+
+    @sa.event.listens_for(database, "after_cursor_execute")
+    def interrupt(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if left and statement.startswith("SELECT"):
+            raise left.pop()
+
+    def interrupted() -> None:
+        with transaction(database) as session:
+            session.add(_experiment("lost"))
+            session.flush()
+            session.execute(sa.text("SELECT 1 UNION SELECT 2"))
+
+    try:
+        interrupted()
+    except end:
+        with transaction(database) as session:
+            session.add(_experiment("kept"))
+    assert (_names(database), left) == (["kept"], [])
+
+
 def test_reading_commands_do_not_create(tmp_path: Path) -> None:
     with pytest.raises(LocationError, match="no database there yet; `interlace run` creates it"):
         open_existing(str(tmp_path / "x.db"))
