@@ -103,8 +103,10 @@ def _object(line: str, where: str) -> dict[str, Any]:
         body = json.loads(line, object_pairs_hook=_without_doubles)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON ({error.msg}, column {error.colno}); write one object per line") from error
-    except (ValueError, RecursionError) as error:  # a key twice, a number without end, no end of brackets
-        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    except _DoubledError as error:
+        raise InputError(f"{where}: {error}; remove one") from error
+    except (ValueError, RecursionError) as error:  # no end of digits or of brackets
+        why = "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
         raise InputError(f"{where}: {why}; write one object per line") from error
     if not isinstance(body, dict):
         raise InputError(f"{where}: not a JSON object; write " + '{"class": ..., "messages": [...]}')
@@ -115,12 +117,16 @@ def _object(line: str, where: str) -> dict[str, Any]:
     return body
 
 
+class _DoubledError(Exception):
+    pass
+
+
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a key that occurs twice: JSON readers silently take the last one."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key!r} appears twice; remove one")
+            raise _DoubledError(f"the key {key!r} appears twice")
         found[key] = value
     return found
 

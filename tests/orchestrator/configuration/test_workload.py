@@ -118,6 +118,7 @@ def test_the_identity_follows_text_turns_and_length_and_nothing_else() -> None:
         ('{"class": "a", "class": "b", "messages": []}', ["the key 'class' appears twice"]),
         ('{"messages": [{"role": "user", "role": "user", "content": "x"}]}', ["the key 'role' appears twice"]),
         ("[" * 100_000, ["nested too deeply"]),
+        ('{"max_tokens": ' + "9" * 5000 + "}", ["line 1: a number of too many digits; write"]),
         ('{"max_tokens": ' + "9" * 5000 + "}", ["write one object per line"]),
         ('{"class": "\\ud83d", "messages": [{"role": "user", "content": "x"}]}', ["half a surrogate pair"]),
         (line(messages=[{"role": "user", "content": " "}]), ["the user's content is empty"]),
