@@ -84,6 +84,42 @@ def test_rounds_that_lack_an_arm_are_left_out() -> None:
     assert contrast_effect(fewer, INTERACTION, alpha=0.05, seed=0).rounds == 7
 
 
+LEVEL = {"8bit": 0.0, "8bit-draft": 0.9, "4bit": 0.25, "4bit-draft": 1.1}
+TRUE = float(np.exp(LEVEL["4bit-draft"] + LEVEL["8bit"] - LEVEL["8bit-draft"] - LEVEL["4bit"]))
+
+
+def exact(rounds: int, *, slope: float, prompts: Sequence[float] = (), missing: Sequence[int] = ()) -> ScopeTrials:
+    """Trials without noise: the arms' levels in shuffled rounds, a drift per trial, and each round's prompt's level."""
+    rng = np.random.default_rng(5)
+    labels = np.delete(np.concatenate([rng.permutation(NAMES) for _ in range(rounds)]), missing)
+    number = np.delete(np.repeat(np.arange(rounds), len(NAMES)), missing)
+    y = np.array([LEVEL[label] for label in labels]) + slope * np.arange(len(labels))
+    if not prompts:
+        return ScopeTrials(y=y, rounds=number, labels=labels, prompts=None)
+    prompt = number % len(prompts)
+    return ScopeTrials(y=y + np.asarray(prompts)[prompt], rounds=number, labels=labels, prompts=prompt)
+
+
+@pytest.mark.parametrize(
+    ("trials", "rounds"),
+    [
+        (exact(8, slope=0.1), 8),
+        (exact(8, slope=-0.3), 8),
+        (exact(2, slope=0.1), 2),
+        (exact(8, slope=0.1, missing=(13, 31)), 6),
+        (exact(8, slope=0.0, prompts=(0.0, 2.0)), 8),
+        (exact(9, slope=0.0, prompts=(0.0, -3.0, 2.0)), 9),
+        (exact(1, slope=0.0), 1),
+    ],
+)
+def test_linear_drift_and_prompts_of_any_size_leave_the_contrast_exact(trials: ScopeTrials, rounds: int) -> None:
+    found = contrast_effect(trials, INTERACTION, alpha=0.05, seed=0)
+    assert found.rounds == rounds
+    assert found.ratio == pytest.approx(TRUE, rel=1e-6)
+    if rounds > 5:  # fewer rounds have no interval
+        assert (found.ci_low, found.ci_high) == pytest.approx((TRUE, TRUE), rel=1e-4)
+
+
 def test_what_is_no_table_is_refused() -> None:
     (trials,) = runs_of("none", ARTICLE, 6, 1)
     three = {arm: cell for arm, cell in LEVELS.items() if arm != "4bit"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.catalogue.binding import Bond, LogIdentity, ProcessIdentity, Trace, Usage, Window, bond, decide
+from workers.catalogue.binding import Bond, LogIdentity, ProcessIdentity, Trace, Usage, Window, alone, bond, decide
 
 OURS = Usage(prompt=40, generated=64, max_tokens=64, ids=frozenset({"chatcmpl-1"}))
 LOG = LogIdentity(file=(1, 7), size=900, tail="a")
@@ -150,9 +150,31 @@ def test_two_lines_of_our_size_are_unknown_unless_the_server_served_nobody_else(
         (replace(OWN_LINE, counts={"accepted": 65}), Bond.foreign),
         (replace(OWN_LINE, counts={"running": 2, "generated": 64}), Bond.foreign),
         (replace(OWN_LINE, counts={"context": 500, "generated": 64}), Bond.foreign),
+        (replace(OWN_LINE, counts={"context": 39, "generated": 64}), Bond.foreign),  # less than our prompt
+        (replace(OWN_LINE, counts={"context": 104, "generated": 64}), Bond.equal),
+        (replace(OWN_LINE, counts={"accepted": 64}, committed=True), Bond.untold),  # without cycles, nobody's size
         (replace(OWN_LINE, says=False, counts={"max_tokens": 64}), Bond.equal),
         (replace(OWN_LINE, says=True, counts={"max_tokens": 64}), Bond.untold),
     ],
 )
 def test_how_a_sign_is_bound(trace: Trace, expected: Bond) -> None:
     assert bond(trace, WHOLE) is expected
+
+
+def test_a_size_that_we_do_not_know_contradicts_nothing() -> None:
+    unknown = replace(WHOLE, usage=Usage(prompt=40))
+    assert bond(replace(OWN_LINE, counts={"context": 60}), unknown) is Bond.untold
+    without_prompt = replace(WHOLE, usage=Usage(generated=64), traffic={"generated": 64, "prompt": 40, "requests": 1})
+    assert alone(without_prompt) is True
+    busy = decide([OWN_LINE], replace(unknown, traffic={"requests": 2}))
+    assert busy is not None
+    assert "requests +2, and ours is 1 of unknown size" in busy.reason
+
+
+def test_only_signs_of_ours_make_a_denied_request_partly_engaged() -> None:
+    denial = Trace(source="state", where="state", says=False, text="off", whole_server=True)
+    theirs = replace(OWN_LINE, counts={"generated": 65})
+    for other, partly in ((theirs, False), (OWN_LINE, True), (OWN_ANSWER, True)):
+        decision = decide([denial, other], WHOLE)
+        assert decision is not None
+        assert (decision.engaged, decision.partly) == (False, partly)

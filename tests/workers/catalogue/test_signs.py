@@ -9,7 +9,7 @@ from orchestrator.running.trial import judge
 from workers.catalogue import signs
 from workers.catalogue.binding import Usage, Window
 from workers.catalogue.evidence import copies, explain, figures, judge_request
-from workers.catalogue.matches import Seen, find
+from workers.catalogue.matches import Seen, find, window_of
 from workers.catalogue.signs import CatalogueError, Preset, Sign, load, names, read
 from workers.catalogue.values import lookup, parse_prometheus
 from workers.protocol import Evidence
@@ -70,6 +70,15 @@ def test_ids_are_unique_and_an_unrelated_line_says_nothing(name: str) -> None:
             {"sign": [{"id": "a", "where": "log", "meaning": "engaged", "pattern": "x", "share": "y"}]},
             "count generated",
         ),
+        (
+            {"sign": [{"id": "a", "where": "response", "meaning": "engaged", "counts": {"n": "x"}, "share": "y"}]},
+            "share needs the count generated",
+        ),
+        (
+            {"sign": [{"id": "a", "where": "response", "meaning": "engaged", "counts": {"n": "x"}, "positive": "m"}]},
+            "positive names no count",
+        ),
+        ({"traffic": {"generated": "x"}}, "traffic has no address"),
         ({"absence": {"dflash": "no"}}, "not_engaged or unknown"),
     ],
 )
@@ -443,6 +452,64 @@ def test_own_signs_are_read_like_the_shipped_ones() -> None:
     assert judge_request(preset, Seen(lines=["using slow kernel"]), mechanism="kernel").engaged is False
     assert isinstance(preset, Preset)
     assert signs.FOLDER.is_dir()
+
+
+def test_only_the_first_turn_says_that_the_conversation_is_new() -> None:
+    preset = read("mine", {"body_first": {"slot": "{conversation}", "n": 1}, "body_each": {"user": "{conversation}"}})
+    assert preset.afresh(turn=0, conversation="c1") == {"user": "c1", "slot": "c1", "n": 1}
+    assert preset.afresh(turn=1, conversation="c1") == {"user": "c1"}
+
+
+STATE = {"id": "s", "where": "state", "meaning": "engaged", "address": "/stats", "counts": {"cycles": "last.cycles"}}
+
+
+def test_a_state_without_a_mark_of_change_is_taken_as_it_stands() -> None:
+    state = {"/stats": {"last": {"id": 1, "cycles": 7}}}
+    seen = Seen(before=state, after=state)
+    (match,) = find(read("mine", {"sign": [STATE]}), seen)
+    assert match.counts == {"cycles": 7}
+    assert find(read("mine", {"sign": [STATE | {"fresh": "last.id"}]}), seen) == []
+
+
+def test_the_lines_just_before_a_sign_add_their_counts_and_farther_ones_do_not() -> None:
+    sign = {"id": "a", "where": "log", "meaning": "engaged", "pattern": "done", "also": [r"drafted (?P<drafted>\d+)"]}
+    preset = read("mine", {"sign": [sign]})
+    near, far = (["drafted 9", *["other"] * between, "done"] for between in (3, 4))
+    assert [match.counts for match in find(preset, Seen(lines=near))] == [{"drafted": 9}]
+    assert [match.counts for match in find(preset, Seen(lines=far))] == [{}]
+
+
+def test_a_share_of_the_tokens_is_rounded_to_a_count() -> None:
+    sign = {"id": "a", "where": "response", "meaning": "engaged", "counts": {"generated": "n"}, "share": "share"}
+    preset = read("mine", {"sign": [sign]})
+    assert [match.counts for match in find(preset, Seen(response={"n": 64, "share": 0.4}))] == [
+        {"generated": 64, "accepted": 26}
+    ]
+    for share in (None, "much", float("nan")):
+        assert [match.counts for match in find(preset, Seen(response={"n": 64, "share": share}))] == [{"generated": 64}]
+
+
+@pytest.mark.parametrize(("running", "busy"), [(3, 3), (0, 0), ({"id": "x"}, 1), (None, 0), ([], 0), ("idle", 1)])
+def test_the_requests_that_a_server_runs_are_a_count_or_a_description_of_one(running: object, busy: int) -> None:
+    preset = read("mine", {"traffic": {"address": "/stats", "running": "now", "requests": "served"}})
+    state = {"/stats": {"now": running, "served": 1}}
+    assert window_of(preset, Seen(before=state, after={"/stats": {"served": 2}})).busy == busy
+    assert window_of(preset, Seen(before={}, after={"/stats": {"served": 2}})).busy is None
+
+
+@pytest.mark.parametrize(("moved", "whole"), [(0, True), (-1, False), (1, False)])
+def test_counters_that_did_not_move_deny_for_every_request(moved: int, whole: bool) -> None:
+    sign = {
+        "id": "d",
+        "where": "difference",
+        "meaning": "engaged",
+        "address": "/stats",
+        "counts": {"cycles": "cycles"},
+        "positive": "cycles",
+    }
+    seen = Seen(before={"/stats": {"cycles": 5}}, after={"/stats": {"cycles": 5 + moved}})
+    (match,) = find(read("mine", {"sign": [sign]}), seen)
+    assert match.trace.whole_server is whole
 
 
 @pytest.mark.parametrize(
