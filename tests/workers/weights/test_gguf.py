@@ -172,6 +172,37 @@ def test_a_missing_or_unknown_tensor_is_named(tmp_path: Path) -> None:
     assert caught.value.kind is FaultKind.checkpoint_corrupt
 
 
+@pytest.mark.parametrize("name", ["token_embd.weight", "output_norm.weight"])
+def test_a_missing_outer_tensor_is_named(tmp_path: Path, name: str) -> None:
+    tiny.save_gguf(tmp_path / "m.gguf")
+    loaded: Any = mx.load(str(tmp_path / "m.gguf"), return_metadata=True)
+    arrays, metadata = loaded
+    del arrays[name]
+    mx.save_gguf(str(tmp_path / "less.gguf"), arrays, metadata)
+    with pytest.raises(EngineError, match=f"no {name}") as caught:
+        gguf.convert(tmp_path / "less.gguf", tmp_path / "out", FLOAT32)
+    assert caught.value.kind is FaultKind.checkpoint_corrupt
+
+
+@pytest.mark.parametrize(("device", "dtype"), [(mx.DeviceType.cpu, "float32"), (mx.DeviceType.gpu, "bfloat16")])
+def test_the_dtype_is_the_one_in_which_the_device_is_fast(
+    monkeypatch: pytest.MonkeyPatch, device: Any, dtype: str
+) -> None:
+    monkeypatch.setattr(mx, "default_device", lambda: mx.Device(device))
+    assert gguf.default_dtype() == dtype
+
+
+@pytest.mark.parametrize(("settings", "group_size"), [({}, 64), ({"group_size": 32}, 32)])
+def test_the_recipe_of_a_checkpoint_is_its_settings_or_the_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], group_size: int
+) -> None:
+    recipes: list[gguf.Recipe] = []
+    monkeypatch.setattr(gguf, "convert", lambda source, folder, recipe: recipes.append(recipe))
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    gguf.obtain({"path": str(tmp_path / "m.gguf"), "bits": 4, **settings})
+    assert recipes == [gguf.Recipe(bits=4, group_size=group_size, dtype=gguf.default_dtype())]
+
+
 def test_bits_that_mlx_has_not_are_refused(tmp_path: Path) -> None:
     tiny.save_gguf(tmp_path / "m.gguf")
     with pytest.raises(EngineError, match="bits=7") as caught:
