@@ -73,7 +73,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "workers/catalogue/signs.py": (*_CATALOGUE, *_SERVED),
     "workers/engines/server.py": _SERVED,
     "workers/engines/server_counts.py": _SERVED,
-    "workers/engines/server_signs.py": _SERVED,
+    "workers/engines/server_signs.py": ("tests/workers/engines/test_server_signs.py", *_SERVED),
     "workers/http/answer.py": ("tests/workers/http/test_answer.py",),
     "workers/http/sse.py": ("tests/workers/http/test_sse.py",),
     "workers/http/tokens.py": ("tests/workers/http/test_tokens.py",),
