@@ -12,7 +12,7 @@ from workers.catalogue.binding import Usage
 from workers.catalogue.matches import Seen
 from workers.catalogue.signs import Preset, read
 from workers.engines import server_signs
-from workers.engines.server_signs import Asked, SignReader, usage_of
+from workers.engines.server_signs import Asked, SignReader, load_preset, usage_of
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
 from workers.http.refusals import StatusError
@@ -142,6 +142,8 @@ def test_a_sign_that_is_there_is_not_waited_for(clock: Clock, log: Path) -> None
     seen = signs.await_signs(ANSWER, {}, surroundings, DRAFTED)
     assert (seen.lines, clock.now_s) == ([f"{DONE}\n"], 100.0)
     assert signs.evidence(seen, DRAFTED)[0].engaged is True
+    signs.settle(DRAFTED)  # nothing is owed: the log is not waited for
+    assert (await_signs(signs, PLAIN).window.owed, clock.now_s) == ([], 100.0)
 
 
 def test_a_late_sign_is_waited_for_as_long_as_the_preset_says(clock: Clock, log: Path) -> None:
@@ -275,11 +277,15 @@ def test_silence_shows_plain_decoding_of_the_own_server_alone() -> None:
 def test_a_servers_error_is_reported_with_the_fault_of_its_log(clock: Clock, log: Path) -> None:
     signs, mark = reader(log), log.stat().st_size
     refused = StatusError("http://x", 500, "Internal Server Error")
-    clock.due = [(100.5, add(log, "ERROR: RuntimeError: out of memory"))]
+    clock.due = [(100.5, add(log, "ERROR: RuntimeError: Insufficient Memory"))]
     cause = signs.with_cause(refused, mark)
     assert str(cause).startswith(str(refused))
     assert "the last fault in its log: " in str(cause)
-    assert "out of memory" in str(cause)
+    assert "Insufficient Memory" in str(cause)
+    assert (refused.kind, cause.kind) == (FaultKind.generation_failed, FaultKind.out_of_memory)
+    mark = log.stat().st_size
+    add(log, "ERROR: something else")()
+    assert reader(log).with_cause(refused, mark).kind is FaultKind.generation_failed
     assert clock.now_s == pytest.approx(100.5, abs=0.03)
 
 
@@ -301,3 +307,10 @@ def test_a_requests_size_is_what_its_answer_states_as_a_count(stated: object, co
     found = usage_of(Answer(response={"id": 7, "usage": usage}, max_tokens=64))
     assert found == Usage(prompt=count, generated=count, max_tokens=64)
     assert usage_of(Answer(response={"id": "x"})).ids == {"x"}
+
+
+def test_a_preset_that_the_catalogue_lacks_is_refused() -> None:
+    assert load_preset("vllm").name == "vllm"
+    with pytest.raises(EngineError, match="no evidence preset is named 'vlm'") as caught:
+        load_preset("vlm")
+    assert caught.value.kind is FaultKind.unsupported_setting
