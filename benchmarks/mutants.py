@@ -71,7 +71,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "workers/catalogue/evidence.py": (*_CATALOGUE, *_SERVED),
     "workers/catalogue/matches.py": (*_CATALOGUE, *_SERVED),
     "workers/catalogue/signs.py": (*_CATALOGUE, *_SERVED),
-    "workers/engines/server.py": _SERVED,
+    "workers/engines/server.py": ("tests/workers/engines/test_server_engine.py", *_SERVED),
     "workers/engines/server_counts.py": _SERVED,
     "workers/engines/server_signs.py": ("tests/workers/engines/test_server_signs.py", *_SERVED),
     "workers/http/answer.py": ("tests/workers/http/test_answer.py",),
