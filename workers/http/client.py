@@ -14,7 +14,7 @@ from workers.errors import EngineError, FaultKind
 from workers.http.answer import error_in, kind_of
 from workers.http.foreign_body import OTHER_ADDRESS, describe, page_in
 from workers.http.json_text import read_json
-from workers.http.refusals import StatusError, TooLate, Unreachable
+from workers.http.refusals import StatusError, TooLate, Unreachable, explained
 from workers.http.reply import Reply, limited, ticks
 from workers.http.sse import SseError, SseParser
 from workers.http.watchdog import Alarm, Connection, Timeouts, Watchdog
@@ -93,24 +93,15 @@ class Client:
         Raises:
             EngineError: the answer is incomplete; the text that came before is a note.
         """
-        answer = reply.answer
-        watchdog = Watchdog(self._connection, self.timeouts)
-        reply.started_ns = clock()
-        with watchdog:
-            try:
-                yield from self._read(path, body, reply, clock, watchdog)
-            except (httpx.HTTPError, httpx.StreamError, OSError, SseError) as error:
-                if (fault := watchdog.fault) is not None:
-                    if not answer.whole:
-                        raise answer.failure(fault, f"{self.url}: {watchdog.words}") from error
-                elif not answer.done:
-                    kind = FaultKind.generation_failed
-                    raise answer.failure(kind, f"{self.url}: {_words(error)}", remedy=_remedy(error)) from error
-            if watchdog.fault is not None and not answer.whole:
-                raise answer.failure(watchdog.fault, f"{self.url}: {watchdog.words}")
-        if reply.head.strip() and not reply.recognised:
-            raise self._no_stream(bytes(reply.head))
-        answer.require_complete()
+        try:
+            yield from self._streamed(path, body, reply, clock)
+            if reply.head.strip() and not reply.recognised:
+                raise self._no_stream(bytes(reply.head))
+            reply.answer.require_complete()
+        except EngineError as error:
+            if reply.answer.text or not page_in(_masked(bytes(reply.head))):
+                raise
+            raise self._no_stream(bytes(reply.head)) from error
 
     def get(self, path: str) -> Fetched:
         """One small answer.
@@ -188,8 +179,26 @@ class Client:
         if alarm.rang or isinstance(problem, httpx.ReadTimeout):  # shut, a body without a length looks whole
             raise TooLate(f"{self.url}{path}: no whole answer within {whole_s:g} s") from problem
         if problem is not None:
-            raise Unreachable(f"{self.url}{path}: {_words(problem)}", remedy=_remedy(problem)) from problem
+            words, remedy = _explained(problem)
+            raise Unreachable(f"{self.url}{path}: {words}", remedy=remedy) from problem
         return found
+
+    def _streamed(self, path: str, body: bytes, reply: Reply, clock: Clock) -> Iterator[None]:
+        answer = reply.answer
+        watchdog = Watchdog(self._connection, self.timeouts)
+        reply.started_ns = clock()
+        with watchdog:
+            try:
+                yield from self._read(path, body, reply, clock, watchdog)
+            except (httpx.HTTPError, httpx.StreamError, OSError, SseError) as error:
+                if (fault := watchdog.fault) is not None:
+                    if not answer.whole:
+                        raise answer.failure(fault, f"{self.url}: {watchdog.words}") from error
+                elif not answer.done:
+                    words, remedy = _explained(error)
+                    raise answer.failure(FaultKind.generation_failed, f"{self.url}: {words}", remedy=remedy) from error
+            if watchdog.fault is not None and not answer.whole:
+                raise answer.failure(watchdog.fault, f"{self.url}: {watchdog.words}")
 
     def _read(self, path: str, body: bytes, reply: Reply, clock: Clock, watchdog: Watchdog) -> Iterator[None]:
         answer, parser = reply.answer, SseParser()
@@ -228,7 +237,8 @@ class Client:
             return
         body = _held(response, self.url)
         if response.status_code != httpx.codes.OK:
-            raise StatusError(self.url, response.status_code, _refusal(response, _masked(body)))
+            text = _masked(body) if encoding == "identity" else f"(an error in {encoding})"
+            raise StatusError(self.url, response.status_code, _refusal(response, text))
         if encoding != "identity":
             raise EngineError(
                 FaultKind.generation_failed, f"{self.url} sends {encoding}, although the request refused compression"
@@ -307,13 +317,6 @@ def _error_in(text: str) -> str | None:
     return error_in(body) if isinstance(body, dict) else None
 
 
-def _words(error: Exception) -> str:
-    if isinstance(error, httpx.RemoteProtocolError):
-        return f"the connection ended in the middle of the answer: {error}"
-    if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout | httpx.PoolTimeout):
-        return f"no answer in time ({type(error).__name__})"
-    return mask(f"{error}")[:_SHOWN] or type(error).__name__
-
-
-def _remedy(error: Exception) -> str:
-    return "is the server running?" if isinstance(error, httpx.ConnectError) else ""
+def _explained(error: Exception) -> tuple[str, str]:
+    words, remedy = explained(error)
+    return mask(words)[:_SHOWN], remedy

@@ -18,8 +18,8 @@ class Reply:
 
     Attributes:
         started_ns, first_byte_ns, first_visible_ns: by the clock that the caller gave; None: it never came.
-        recognised: an event or a comment has come: the body is an event stream.
-        head: the start of the body as long as it is not recognised, to name what it is.
+        recognised: an event or a comment has come: the body looks like an event stream. So can a page's style sheet.
+        head: the start of the body until it is recognised, to name what it is if no answer comes of it.
     """
 
     answer: Answer
@@ -31,9 +31,9 @@ class Reply:
 
     def recognise(self, chunk: bytes, *, seen: bool) -> None:
         """Take a chunk of the body; `seen` states whether an event or a comment has come so far."""
-        self.recognised |= seen
         if not self.recognised and len(self.head) < _MAX_HEAD_BYTES:
             self.head += chunk
+        self.recognised |= seen
 
     def since_start_us(self, stamp_ns: int | None) -> int | None:
         """A stamp of this reply in microseconds since its start."""

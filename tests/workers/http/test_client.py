@@ -20,7 +20,7 @@ from workers.http import watchdog
 from workers.http.answer import Answer, error_in
 from workers.http.client import Client, checked_url
 from workers.http.json_text import read_json
-from workers.http.refusals import Unreachable
+from workers.http.refusals import Unreachable, explained
 from workers.http.reply import Reply
 from workers.http.sse import Event
 from workers.http.tokens import APPORTIONED, ONE_EACH, apportion
@@ -313,6 +313,8 @@ PIECE = b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}'
         ("application/x-ndjson", PIECE + b"\n" + PIECE + b"\n", "it sent lines of JSON instead of server-sent events"),
         ("text/event-stream", b"upstream unavailable", "it sent text that starts with 'upstream unavailable'"),
         ("text/html", b"", "it sent an empty body"),
+        ("text/event-stream", PORTAL + b"\n<style>\na\n: b;\n</style>\n\n", "it sent a web page ('Sign in to Caf"),
+        ("text/event-stream", PORTAL + b"\n<style>\ndata: b;\n</style>\n\n", "it sent a web page ('Sign in to Caf"),
     ],
 )
 def test_a_body_that_is_no_stream_is_named(serve: Callable[..., Server], kind: str, body: bytes, words: str) -> None:
@@ -386,6 +388,50 @@ def test_after_a_failure_the_next_request_is_whole(serve: Callable[..., Server])
     assert threading.active_count() <= before + 2  # the server's own for this connection
 
 
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ([], "it closed the connection without an answer (after 0 pieces of text); check engine.url"),
+        ([b"SSH-2.0-OpenSSH_9.6\r\n\r\n"], "its answer is not valid HTTP: illegal status line"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"], "its answer is not valid HTTP: bad Content-Length"),
+        (
+            [b"HTTP/1.1 302 F\r\nLocation: http://\x1b/\r\n\r\n"],
+            "its answer is not valid HTTP: Invalid URL in location",
+        ),
+        ([b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000], "its answer is not valid HTTP: Receive buffer too long"),
+        ([b"HTTP/1.1 500 E\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n\x1f\x8b"], "500: (an error in gzip)"),
+    ],
+)
+def test_what_is_no_answer_by_http_is_not_called_the_middle_of_one(
+    serve: Callable[..., Server], script: Script, words: str
+) -> None:
+    assert words in str(failed(serve(script)))
+
+
+def test_tls_on_one_side_alone_is_named_with_the_remedy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1)  # of TLS's greeting
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                while connection.recv(4096):
+                    pass
+
+        threading.Thread(target=answer, daemon=True).start()
+        with (
+            Client(f"https://127.0.0.1:{listener.getsockname()[1]}") as client,
+            pytest.raises(EngineError, match=r"it does not speak TLS \(.*write http:// into engine\.url"),
+        ):
+            client.get("/v1/models")
+    for text, words in (
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed", "its certificate is not trusted"),
+        ("All connection attempts failed", "is the server running?"),
+    ):
+        assert words in " ".join(explained(type("ConnectError", (Exception,), {})(text)))
+
+
 def test_nobody_at_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -451,7 +497,7 @@ SMALL = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r
         ([SMALL, *[b"x" * 2**16] * ENDLESS], "sends more than 1 MiB where a small answer is due"),
         ([SMALL, *[step for _ in range(ENDLESS) for step in (b"x", 0.05)]], "no whole answer within 0.3 s"),
         ([*[step for _ in range(ENDLESS) for step in (b"H", 0.05)]], "no whole answer within 0.3 s"),
-        ([SMALL[:-2], *[b"X-A: " + b"a" * 60000 + b"\r\n"] * ENDLESS], "the connection ended in the middle"),
+        ([SMALL[:-2], *[b"X-A: " + b"a" * 60000 + b"\r\n"] * ENDLESS], "not valid HTTP: Receive buffer too long"),
         ([SMALL.replace(b"Connection", b"Content-Encoding: gzip\r\nConnection"), b"\x1f\x8b" * ENDLESS], "sends gzip"),
     ],
 )
