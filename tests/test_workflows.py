@@ -1,6 +1,7 @@
 """GitHub's files name what is there: make targets, scripts, markers, tools. Their syntax is `make lint`'s to check."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+GROUPED = {"list", "import", "export"}  # of `interlace checkpoint` and `interlace db`
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
@@ -33,6 +35,51 @@ def test_a_workflow_runs_only_what_is_there(path: Path) -> None:
         for script in re.findall(r"(?<![\w/])\.ci/[\w.-]+", line):
             assert (ROOT / script).is_file(), line
             assert script.endswith(".py") or (ROOT / script).stat().st_mode & 0o100, f"{script} is not executable"
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_gives_interlace_only_options_that_it_has(path: Path) -> None:
+    """And settings that it has: each line is read as the command line reads it, but for its --help at the end."""
+    from click.testing import CliRunner
+
+    from orchestrator import cli
+
+    for line in commands(path):
+        found = re.match(r"(?:venv/bin/)?interlace ([^|]+)", line)
+        if found is None:
+            continue
+        words = shlex.split(found[1])
+        assert CliRunner().invoke(cli.cli, [*words, "--help"]).exit_code == 0, line
+        options = {word for word in words if word.startswith("-")}
+        shown = CliRunner().invoke(cli.cli, [words[0], *(w for w in words[1:2] if w in GROUPED), "--help"]).output
+        assert all(re.search(rf"(?<![\w-]){re.escape(option)}\b", shown) for option in options), line
+
+
+def test_a_tried_python_is_one_that_the_project_names() -> None:
+    """From the oldest to the newest; README names the same range."""
+    named = re.search(r"Python (3\.\d+) to (3\.\d+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert named is not None
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
+    for job in ("tests", "wheel"):
+        assert {named[1], named[2]} <= set(jobs[job]["strategy"]["matrix"]["python"])
+
+
+def test_a_workflow_s_tests_see_no_setting_of_ours() -> None:
+    for path in WORKFLOWS:
+        for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
+            tests = [step for step in job["steps"] if "make test" in str(step.get("run", ""))]
+            names = {name for each in (job, *tests) for name in each.get("env", {}) if tests}
+            assert not {name for name in names if name.startswith("INTERLACE_") and "REQUIRE" not in name}, path
+
+
+def test_a_cache_is_keyed_by_the_lock_files() -> None:
+    for path in WORKFLOWS:
+        for step in steps(path):
+            given = step.get("with", {})
+            if "setup-uv" in str(step.get("uses")) or "cache" in given:
+                keys = given.get("cache-dependency-glob", given.get("cache-dependency-path"))
+                assert keys == "requirements*.lock", path
+    assert len(list(ROOT.glob("requirements*.lock"))) == 2
 
 
 def test_linux_runs_what_make_check_runs() -> None:

@@ -45,9 +45,11 @@ _PACKAGES = {
     "mlx_lm": ("mlx-lm", ""),
     "mlx_dspark": ("mlx-dspark", "lookup"),
     "dflash_mlx": ("dflash-mlx", "dflash"),
-    "dflash": ("dflash", ""),  # its exact pins exclude interlace's own versions
-    "mtplx": ("mtplx", "mtp"),
+    "dflash": ("dflash", ""),
+    "mtplx": ("mtplx", ""),
 }
+# Their pins exclude interlace's own packages: what to install into an environment of its own.
+_ELSEWHERE = {"dflash": "mlx-lm 'dflash[local]'", "mtplx": "mlx-lm mtplx"}
 
 
 # One version of mlx-metal has several builds, with different kernels: only the one for macOS 26 has those of the M5's
@@ -122,6 +124,9 @@ def _remedy(distribution: str, extra: str) -> str:
         return why
     if hidden := hidden_pth_files(site_folders()):
         return f"run: {unhide(str(hidden[0]))}, since Python skips {hidden[0].name}, which is hidden"
+    if distribution in _ELSEWHERE and _has_interlace():
+        made = f"uv venv ENV && uv pip install --python ENV/bin/python {_ELSEWHERE[distribution]}"
+        return f"it does not fit interlace's own packages: run {made}, and set engine.python=ENV/bin/python"
     return f"run: {_install_command(distribution, extra)}"
 
 

@@ -40,11 +40,16 @@ def lab(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def night(lab: Path, *overrides: str) -> dict[str, list[dict[str, Any]]]:
-    """The measured generations of a run, by arm."""
+def night(lab: Path, *overrides: str, engine: str = "") -> dict[str, list[dict[str, Any]]]:
+    """The measured generations of a run, by arm.
+
+    Args:
+        engine: where the engine is, as an override; the interpreter of the second environment if not given.
+    """
     environment = os.environ | {"INTERLACE_DB": str(lab / "night.db"), "COLUMNS": "80"}
     interlace = [sys.executable, "-m", "orchestrator"]
-    command = [*interlace, "run", *overrides, *SHORT, f"engine.python={elsewhere()}", "--config-dir", str(lab)]
+    where = engine or f"engine.python={elsewhere()}"
+    command = [*interlace, "run", *overrides, *SHORT, where, "--config-dir", str(lab)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=lab, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     query = [*interlace, "query", "SELECT * FROM trial_flat WHERE kind = 'measured' AND NOT is_aa", "--format", "json"]
@@ -71,6 +76,18 @@ def test_dflash_2_by_block_size_and_bits(lab: Path) -> None:
         assert shows(rows, speculative="dflash" in name), name
     widths = {rows[0]["block_size"] for name, rows in arms.items() if "dflash" in name}
     assert widths == {3, 4, 5, 8, 12}
+
+
+def test_dflash_2_through_omlx(lab: Path) -> None:
+    """The server is a script with oMLX's files, log and counters: a process for each arm, which shows every request."""
+    server = Path(__file__).parents[1] / "workers" / "engines" / "scripted_server.py"
+    where = f"engine.command='{sys.executable} {server} good'"
+    arms = night(lab, "sweep=dflash2_27b_omlx", "checkpoint=qwen3.8-27b-8bit", engine=where)
+    assert len(arms) == 5
+    for name, rows in arms.items():
+        assert len(rows) == 6, name
+        assert shows(rows, speculative="dflash" in name), name
+    assert {rows[0]["block_size"] for name, rows in arms.items() if "dflash" in name} == {4, 5, 8, 12}
 
 
 def test_the_bits_of_the_draft(lab: Path) -> None:

@@ -4,6 +4,7 @@ import platform
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,23 @@ def test_an_engine_that_misses_mlx_under_rosetta_is_not_told_to_install_it(monke
         raise ModuleNotFoundError("No module named 'mlx_lm'", name="mlx_lm")
     assert "Python for arm64" in str(caught.value)
     assert "pip install" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("module", "packages"), [("mtplx", "mlx-lm mtplx"), ("dflash", "mlx-lm 'dflash[local]'")])
+def test_a_package_that_does_not_fit_ours_is_told_to_get_an_environment_of_its_own(module: str, packages: str) -> None:
+    with pytest.raises(EngineError) as caught, explained_when_missing(module):
+        raise ModuleNotFoundError(f"No module named '{module}'", name=module)
+    assert f"uv pip install --python ENV/bin/python {packages}, and set engine.python=ENV/bin/python" in str(
+        caught.value
+    )
+
+
+def test_the_extras_that_are_offered_exist() -> None:
+    """And nothing else is offered: an extra that no resolver can satisfy beside our own packages is none."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    offered = {extra for _, extra in environment._PACKAGES.values() if extra}  # noqa: SLF001
+    assert offered <= project["optional-dependencies"].keys()
+    assert "mtp" not in project["optional-dependencies"]
 
 
 def test_hidden_files_are_found_and_what_they_name_is_missed_with_the_remedy(
