@@ -20,6 +20,7 @@ import click
 
 from orchestrator.commands.completing import COMPLETE_VARIABLE
 from orchestrator.commands.lazy_group import LazyGroup
+from workers.machine.tool_folders import widened
 
 EXIT_REFUSED, EXIT_INTERRUPTED = 4, 130
 _PLACE, _ROOM = "make it writable, or name another place", "make room on the disk, then try again"
@@ -206,6 +207,8 @@ def main() -> None:
     gc.set_threshold(*RARELY)
     _open_streams()
     _keep_secrets()
+    # Also for the programs that workers start by name, such as a server: a night may begin in cron or launchd.
+    os.environ["PATH"] = widened(os.environ.get("PATH", os.defpath))
     try:
         with _spinning():
             code = cli.main(standalone_mode=False, prog_name="interlace", complete_var=COMPLETE_VARIABLE)

@@ -94,8 +94,19 @@ def self_test(note: Callable[[str], None] = lambda line: None) -> Report:
 def as_json(report: Report) -> str:
     """The report as a file's text."""
     body = {"report_version": REPORT_VERSION, **asdict(report)}
-    text = json.dumps(body, indent=1, ensure_ascii=False)
-    return redacted(text, names=personal_names()) + "\n"
+    return json.dumps(_without_names(body, personal_names()), indent=1, ensure_ascii=False) + "\n"
+
+
+def _without_names(value: Any, names: Sequence[str]) -> Any:
+    """The same value with each text in it redacted."""
+    match value:
+        case str():
+            return redacted(value, names=names)
+        case dict():
+            return {key: _without_names(each, names) for key, each in value.items()}
+        case list() | tuple():
+            return [_without_names(each, names) for each in value]
+    return value
 
 
 def replay(text: str) -> Report:

@@ -111,6 +111,21 @@ def test_another_machine_s_answers_are_read_by_todays_parsers() -> None:
     assert readings["swap_used_bytes"].reason == "the report does not hold sysctl vm.swapusage"
 
 
+def test_no_fact_or_reason_brings_a_name_into_the_report() -> None:
+    """Every text of a report passes the same sieve, and the file stays JSON."""
+    path = 'ran "/Users/Grace Hopper/lab\\venv/bin/python", and /Volumes/Grace\'s Disk/x: gone'
+    rude = MINIMAL | {
+        "facts": MINIMAL["facts"] | {"os": path, "chip": path, "python": path},
+        "checks": [{"name": "swap", "result": "unreadable", "ours": path, "other": path}],
+        "answers": [{"kind": "run", "asked": "vm_stat", "reason": path, "ms": 1.0}],
+        "trials": {"first_decode_after_idle_s": {"reason": path}, "aa": {"reason": path}},
+    }
+    text = as_json(replay(json.dumps(rude)))
+    assert "Grace" not in text
+    assert "Disk" not in text
+    assert replay(text).facts["machine"] == "arm64"
+
+
 @pytest.mark.parametrize(
     "change",
     [

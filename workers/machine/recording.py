@@ -3,12 +3,15 @@
 Names, paths, addresses and serial numbers are replaced before anything is kept: a report may be posted in public.
 """
 
+import contextlib
 import getpass
 import os
 import platform
+import pwd
 import re
 import socket
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,18 +26,28 @@ Kept = TypeVar("Kept", str, list[str], int)
 HIDDEN = "hidden"
 OURS = "PID"  # in a recorded command, for the number of our own process
 
+_HEX = "[0-9A-Fa-f]"
 _ADDRESSES = (
-    re.compile(r"\b(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b"),  # of a network card
+    re.compile(r"(?<=://)[^\s\"'<>]+"),  # of a page, with what may stand before its @
+    re.compile(rf"\b(?:{_HEX}{{2}}[:-]){{5}}{_HEX}{{2}}\b"),  # of a network card
     re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b"),
-    re.compile(r"\b(?:[0-9A-Fa-f]{1,4}:){3,7}[0-9A-Fa-f]{1,4}\b"),
-    re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.]+\b"),
+    re.compile(rf"(?<![\w:])(?:{_HEX}{{1,4}}(?::{_HEX}{{1,4}})*)?::(?:{_HEX}{{1,4}}(?::{_HEX}{{1,4}})*)?(?:%\w+)?"),
+    re.compile(rf"\b(?:{_HEX}{{1,4}}:){{3,7}}{_HEX}{{1,4}}\b"),
+    re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"),
+    re.compile(r"\b[\w-]+(?:\.[\w-]+)*\.(?:local|lan|home|corp|internal|intranet)(?:\.[\w-]+)*\b"),
 )
 _IDENTITIES = (
     re.compile(r'("(?:IOPlatformUUID|IOPlatformSerialNumber|[^"]*[Ss]erial[^"]*|[^"]*UUID|mlb-serial-number)" ?= ?).*'),
     re.compile(r"(^(?:kern\.uuid|kern\.hostname|kern\.bootsessionuuid): ).*", re.MULTILINE),
+    re.compile(r"((?:Serial Number[^:\n]*|UUID|UDID): *).*"),
+    re.compile(r"(InternalBattery-\d+ \(id=)\d+"),
+    re.compile(r"(prevented by )[^)\n]*"),  # of programs
+    re.compile(r"(\b(?:hf|sk|ghp)[_-])\w{8,}"),
 )
 _UUID = re.compile(r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b")
-_HOME = re.compile(r"/(?:Users|home|root|Volumes)(?:/[^\s\"',;:]*)?")
+# To its end, which may hold spaces: to a quote, another mark or the end of the line.
+_PLACES = "Users|home|root|Volumes|Network|Applications|opt|srv|mnt|media|nix|tmp|private|var/folders"
+_PATH = re.compile(rf"/(?:{_PLACES})(?![\w.-])(?:/(?:[^\n\"'\\,;:()]|'(?=\w))*)?")
 _CREATOR = re.compile(r'("IOUserClientCreator" = "pid \d+, ).*?(")')
 _PROGRAM_LINE = re.compile(r"^(\s*\d+\s+[\d:.-]+\s+)(.+)$", re.MULTILINE)
 
@@ -59,14 +72,15 @@ def redacted(text: str, *, names: Iterable[str] = ()) -> str:
     Args:
         names: what else must not stand in it, such as the user's name.
     """
+    text = unicodedata.normalize("NFC", text)
     text = _CREATOR.sub(rf"\1{HIDDEN}\2", text)
     for pattern in _IDENTITIES:
         text = pattern.sub(rf"\1{HIDDEN}", text)
     text = _UUID.sub("00000000-0000-0000-0000-000000000000", text)
-    text = _HOME.sub(f"/{HIDDEN}", text)
+    text = _PATH.sub(f"/{HIDDEN}", text)
     for pattern in _ADDRESSES:
         text = pattern.sub(HIDDEN, text)
-    for name in sorted(names, key=len, reverse=True):
+    for name in sorted((unicodedata.normalize("NFC", name) for name in names), key=len, reverse=True):
         text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", HIDDEN, text, flags=re.IGNORECASE)
     return text
 
@@ -78,7 +92,12 @@ def personal_names() -> tuple[str, ...]:
         found.add(getpass.getuser())
     except (KeyError, OSError):
         pass  # a user without a name
-    return tuple(sorted(name for name in found if len(name) > 2 and name not in ("root", "localhost")))
+    with contextlib.suppress(KeyError, OSError):
+        full = pwd.getpwuid(os.getuid()).pw_gecos.partition(",")[0]
+        found |= {full, *(part for part in full.split() if len(part) > 3)} if " " in full else set()
+    return tuple(
+        sorted(name for name in found if len(name) > (2 if name.isascii() else 1) and name not in ("root", "localhost"))
+    )
 
 
 class Recording(Wrapped):

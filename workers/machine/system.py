@@ -16,10 +16,9 @@ from typing import Protocol
 import psutil
 
 from workers.machine.processes import PROCESS_FAULTS
+from workers.machine.tool_folders import widened
 
 COMMAND_TIMEOUT_S = 5.0
-# Where the tools lie: cron's PATH lacks /usr/sbin, which holds sysctl and ioreg; launchd's lacks Homebrew's folders.
-TOOL_FOLDERS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/opt/homebrew/bin", "/usr/local/bin")
 
 
 class Unreadable(Exception):
@@ -74,8 +73,7 @@ def tool_path(name: str) -> str:
 
     A name that is found nowhere is given back, so that starting it fails with the system's own error.
     """
-    folders = os.pathsep.join((os.environ.get("PATH", os.defpath), *TOOL_FOLDERS))
-    return shutil.which(name, path=folders) or name
+    return shutil.which(name, path=widened(os.environ.get("PATH", os.defpath))) or name
 
 
 class LocalSystem:

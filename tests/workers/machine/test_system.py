@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 from workers.machine.processes import own_pids
 from workers.machine.system import LocalSystem, NotThere, Unreadable, reaped_cpu_s, tool_path
+from workers.machine.tool_folders import widened
 
 KEY = "com.apple.system.thermalpressurelevel"
 
@@ -162,10 +164,34 @@ def test_a_tool_is_found_where_cron_and_launchd_do_not_look(
 ) -> None:
     (tmp_path / "ioreg").write_text("#!/bin/sh\necho found\n")
     (tmp_path / "ioreg").chmod(0o755)
-    monkeypatch.setattr("workers.machine.system.TOOL_FOLDERS", (str(tmp_path),))
+    monkeypatch.setattr("workers.machine.tool_folders.TOOL_FOLDERS", (str(tmp_path),))
     monkeypatch.setenv("PATH", path)
     assert tool_path("ioreg") == str(tmp_path / "ioreg")
     assert tool_path("sysctl-of-nobody") == "sysctl-of-nobody"
+
+
+@pytest.mark.parametrize("path", ["/usr/bin:/bin", "/usr/bin:/bin:/usr/sbin:/sbin", ""])
+def test_cron_and_launchd_find_homebrew_and_what_uv_installed(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setenv("HOME", "/Users/ada")
+    folders = widened(path).split(":")
+    assert {"/usr/sbin", "/opt/homebrew/bin", "/Users/ada/.local/bin"} <= set(folders)
+    assert folders[: path.count(":") + 1] == path.split(":") or not path
+    assert "" not in folders  # the folder at hand
+    assert widened(widened(path)) == widened(path)
+
+
+def test_a_command_hands_the_wider_path_to_what_it_starts(tmp_path: Path) -> None:
+    """As launchd starts it: a program of the user's that a run needs is found by its name."""
+    (tmp_path / ".local" / "bin").mkdir(parents=True)
+    code = "import shutil; from orchestrator import cli\ntry: cli.main()\n"
+    code += "except SystemExit: print(shutil.which('of-ours'))"
+    (tmp_path / ".local" / "bin" / "of-ours").write_text("#!/bin/sh\n")
+    (tmp_path / ".local" / "bin" / "of-ours").chmod(0o755)
+    environment = os.environ | {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout.splitlines()[-1] == str(tmp_path / ".local" / "bin" / "of-ours")
 
 
 def test_a_tool_on_the_path_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -173,6 +199,6 @@ def test_a_tool_on_the_path_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "macmon").write_text("#!/bin/sh\n")
         (tmp_path / folder / "macmon").chmod(0o755)
-    monkeypatch.setattr("workers.machine.system.TOOL_FOLDERS", (str(tmp_path / "last"),))
+    monkeypatch.setattr("workers.machine.tool_folders.TOOL_FOLDERS", (str(tmp_path / "last"),))
     monkeypatch.setenv("PATH", str(tmp_path / "first"))
     assert tool_path("macmon") == str(tmp_path / "first" / "macmon")
