@@ -192,7 +192,6 @@ def _readings(system: System, *, wait_s: float = 2 * RATE_WINDOW_S) -> tuple[Rea
 
 def _gpu_work() -> Check:
     """Compare a load's GPU time by the counter of others' GPU time and by the load's own clock."""
-    name = "GPU time of others"
     idle = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     try:
         # Seen from a process that does nothing, the load is another's.
@@ -211,9 +210,19 @@ def _gpu_work() -> Check:
         idle.kill()
         idle.wait()
     load = json.loads(done.stdout) if done.stdout else {"error": done.stderr[-200:]}
-    if found is None or found.value is None or "error" in load:
-        reason = load.get("error") or (found.reason if found is not None else None)
-        return Check(name=name, result=UNREADABLE, ours=reason or "this system counts no GPU time of processes")
+    return gpu_time_check(found, load, took_s=took_s)
+
+
+def gpu_time_check(found: Reading | None, load: Mapping[str, Any], *, took_s: float) -> Check:
+    """Compare what the counter saw of a load, in ms per second, with what the load says of itself."""
+    name = "GPU time of others"
+    reason = load.get("error")
+    if reason is None and "gpu" not in str(load["device"]):
+        reason = f"MLX has no GPU here: the load ran on {load['device']}"
+    if reason is None and (found is None or found.value is None):
+        reason = (found.reason if found is not None else None) or "this system counts no GPU time of processes"
+    if reason is not None or found is None or found.value is None:
+        return Check(name=name, result=UNREADABLE, ours=str(reason))
     ours_s, busy_s = found.value * took_s / 1000, float(load["busy_s"])
     agrees = 0.3 * busy_s <= ours_s <= 1.3 * busy_s + 0.5  # other programs may use the GPU too
     return Check(

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.selftest import REPORT_VERSION, as_json, replay
+from orchestrator.selftest import REPORT_VERSION, as_json, gpu_time_check, replay
 from tests.orchestrator.shells import Shell
 from workers.machine.crosschecks import AGREES, DISAGREES, UNREADABLE
+from workers.machine.telemetry import Reading
 
 REPORTS = sorted((Path(__file__).parent.parent / "fixtures" / "macs").glob("*.json"))
 
@@ -109,6 +110,23 @@ def test_another_machine_s_answers_are_read_by_todays_parsers() -> None:
     assert (readings["thermal_level"].value, readings["thermal_level"].value_text) == (2, "heavy")
     assert readings["wired_bytes"].reason == "vm_stat is not installed"
     assert readings["swap_used_bytes"].reason == "the report does not hold sysctl vm.swapusage"
+
+
+@pytest.mark.parametrize(
+    ("counted", "load", "result"),
+    [
+        (800.0, {"device": "Device(gpu, 0)", "busy_s": 2.0, "products": 9}, AGREES),
+        (0.0, {"device": "Device(gpu, 0)", "busy_s": 2.0, "products": 9}, DISAGREES),
+        (0.0, {"device": "Device(cpu, 0)", "busy_s": 2.0, "products": 9}, UNREADABLE),  # as in a virtual Mac
+        (None, {"device": "Device(gpu, 0)", "busy_s": 2.0, "products": 9}, UNREADABLE),
+        (800.0, {"error": "no MLX"}, UNREADABLE),
+    ],
+)
+def test_a_load_that_no_gpu_ran_proves_nothing_of_the_gpu_s_counter(
+    counted: float | None, load: dict[str, Any], result: str
+) -> None:
+    reading = Reading(field="gpu_ms_per_s_others", value=counted, reason=None if counted is not None else "no client")
+    assert gpu_time_check(reading, load, took_s=2.5).result == result
 
 
 def test_no_fact_or_reason_brings_a_name_into_the_report() -> None:

@@ -185,6 +185,38 @@ def test_an_mtp_that_accepted_nothing_engaged_and_was_of_no_use() -> None:
     assert (good.engaged, good.useful) == (True, True)
 
 
+# As flyto-mlx 0.7.0, which is oMLX's server, logged them on Linux: of a tiny model with one multi-token layer, and of a
+# model whose draft it could not start (that line without its beginning, its folder shortened).
+REAL_ACTIVATED = (
+    "2026-12-01 13:15:09,984 - omlx.patches.mlx_lm_mtp.batch_generator - INFO - MTP path activated for uid=1 (model has"
+    " mtp_forward, batch=1)"
+)
+REAL_MTP = (
+    "2026-12-01 13:15:10,007 - omlx.patches.mlx_lm_mtp.batch_generator - INFO - MTP[1] finish=length tokens=8 cycles=6"
+    " accept=0/6 (0.0%) emits[init=2,draft=0,bonus=0,verify=6]"
+    " timing[backbone=13.9ms mtp=5.2ms sample=0.4ms cache=0.1ms]"
+)
+REAL_SHORT = (
+    "2026-12-01 13:15:09,559 - omlx.patches.mlx_lm_mtp.batch_generator - INFO - MTP[0] finish=length tokens=2 cycles=0"
+    " accept=0/0 (n/a) emits[init=2,draft=0,bonus=0,verify=0]"
+    " timing[backbone=0.0ms mtp=0.0ms sample=0.0ms cache=0.0ms]"
+)
+REAL_FALLBACK = (
+    "DFlash start failed for qwen3.8-27b-4bit: cannot import name 'runtime_config_from_profile' from"
+    " 'dflash_mlx.runtime.context' (/site-packages/dflash_mlx/runtime/context.py). Falling back to batched engine."
+)
+
+
+def test_what_a_real_server_logged_is_read() -> None:
+    found = judged("omlx", "mtp", REAL_ACTIVATED, REAL_MTP, tokens=8)
+    assert (found.engaged, found.useful, found.drafted, found.accepted) == (True, False, 6, 0)
+    short = judged("omlx", "mtp", REAL_ACTIVATED, REAL_SHORT, tokens=2)  # two tokens need no draft
+    assert (short.engaged, short.drafted) == (False, 0)
+    fallen = judged("omlx", "dflash", REAL_FALLBACK)
+    assert fallen.engaged is False
+    assert "cannot import name 'runtime_config_from_profile'" in fallen.text
+
+
 def test_an_mtp_path_that_was_only_activated_is_no_evidence() -> None:
     assert judged("omlx", "mtp", "MTP path activated for uid=3").engaged is False
 
