@@ -156,6 +156,28 @@ def test_decimal_commas_and_a_closed_lid_are_read_as_what_they_are(german: dict[
     assert "! the lid is closed: this Mac may sleep during the run" in german["doctor"].words
 
 
+@pytest.mark.nightly
+def test_the_self_test_of_a_mac_ends_and_its_report_names_nobody(tmp_path: Path) -> None:
+    """Half of its second sources are this machine's, so that they disagree: that it works through is the matter."""
+    environment = os.environ | GERMAN_NIGHT.set_up(tmp_path / "mac")
+    environment |= {"INTERLACE_DB": str(tmp_path / "test.db"), "INTERLACE_STATE": str(tmp_path / "state")}
+    path = tmp_path / "report.json"
+    command = [sys.executable, "-m", "orchestrator", "doctor"]
+    done = subprocess.run([*command, "--selftest", "-o", str(path)], capture_output=True, text=True, env=environment)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    text = path.read_text(encoding="utf-8")
+    assert GERMAN_NIGHT.hostname not in text
+    assert str(tmp_path) not in text
+    body = json.loads(text)
+    assert (body["facts"]["platform"], body["facts"]["chip"]) == ("darwin", "Apple M1 Pro")
+    results = {check["name"]: check["result"] for check in body["checks"]}
+    assert results["SIGTERM in a decode"] == results["SIGKILL in a decode"] == "agrees"
+    assert results["GPU time of others"] == "unreadable"
+    assert body["trials"]["aa"]["rounds"] == 10
+    again = subprocess.run([*command, "--replay", str(path)], capture_output=True, text=True, check=True)
+    assert "macOS 14.7.5, Apple M1 Pro" in again.stdout
+
+
 @pytest.mark.parametrize("mac", MACS, ids=lambda mac: mac.name)
 def test_a_stand_in_answers_every_command_that_a_reading_gives(mac: StandinMac) -> None:
     assert is_tool_executable()
