@@ -70,7 +70,7 @@ _LONGEST_SHOWN = 200
 _STORAGE_REMEDIES = {
     sqlite3.SQLITE_BUSY: "another process held it too long; see `interlace status`, then try again",
     sqlite3.SQLITE_LOCKED: "another process held it too long; see `interlace status`, then try again",
-    sqlite3.SQLITE_FULL: "make room on the disk, then `interlace resume`",
+    sqlite3.SQLITE_FULL: "make room on the disk; `interlace resume` continues an interrupted run",
     sqlite3.SQLITE_READONLY: "make the file and its folder writable, or name another with INTERLACE_DB",
     sqlite3.SQLITE_CANTOPEN: "check that the folder exists and may be written",
     sqlite3.SQLITE_IOERR: "the disk answered with an error; check it",

@@ -22,7 +22,7 @@ from orchestrator.commands.completing import COMPLETE_VARIABLE
 from orchestrator.commands.lazy_group import LazyGroup
 from workers.machine.tool_folders import widened
 
-EXIT_REFUSED, EXIT_INTERRUPTED = 4, 130
+EXIT_INPUT, EXIT_REFUSED, EXIT_INTERRUPTED = 2, 4, 130
 _PLACE, _ROOM = "make it writable, or name another place", "make room on the disk, then try again"
 _REFUSALS = {  # by the system, with the remedy
     errno.EACCES: _PLACE,
@@ -232,7 +232,9 @@ def _complained(error: Exception) -> int | None:
         return _complain("interrupted", EXIT_INTERRUPTED)
     code = getattr(error, "exit_code", None)
     if code is None and isinstance(error, UnicodeError):
-        return _complain(f"text that this locale cannot hold ({error}); set LC_ALL=C.UTF-8", 2)
+        return _complain(f"text that this locale cannot hold ({error}); set LC_ALL=C.UTF-8", EXIT_INPUT)
+    if code is None and isinstance(error, FileNotFoundError) and _nowhere():
+        return _complain("the current folder no longer exists; change to another one, as by `cd`", EXIT_INPUT)
     if code is None and (words := _refused_by_system(error)) is not None:
         return _complain(words, EXIT_REFUSED)
     if code is None:
@@ -240,6 +242,15 @@ def _complained(error: Exception) -> int | None:
     from db.escaping import shown
 
     return _complain(shown(str(error)), int(code))
+
+
+def _nowhere() -> bool:
+    """Return whether the current folder was removed: Python then fails wherever a path is made absolute."""
+    try:
+        os.getcwd()  # noqa: PTH109 - see the module
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _complain(words: str, code: int) -> int:

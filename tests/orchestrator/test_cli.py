@@ -301,6 +301,13 @@ def test_an_output_that_takes_nothing_is_one_line(shell: Shell) -> None:
         assert len(done.stderr.splitlines()) <= 1, done.stderr
 
 
+def test_a_current_folder_that_was_removed_is_one_line(shell: Shell) -> None:
+    command = ["sh", "-c", f"mkdir gone; cd gone; rmdir ../gone; {' '.join(INTERLACE)} plan {' '.join(TWO_ARMS)}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=shell.env, cwd=shell.folder, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "the current folder no longer exists; change to another one" in done.stderr
+
+
 def test_a_refusal_without_a_files_name_is_not_the_outputs(shell: Shell) -> None:
     code = (
         "import errno, sys; from db import location; from orchestrator import cli\n"
