@@ -25,12 +25,14 @@ from workers.machine.tool_folders import widened
 EXIT_INPUT, EXIT_REFUSED, EXIT_INTERRUPTED = 2, 4, 130
 _PLACE, _ROOM = "make it writable, or name another place", "make room on the disk, then try again"
 _OTHER = "name another place"
-_MISNAMED = frozenset((errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG))  # bad input, whatever the disk is
+_MISNAMED = frozenset((errno.EISDIR, errno.ENAMETOOLONG))  # bad input, whatever the disk is
 _REFUSALS = {  # by the system, with the remedy
     **dict.fromkeys(_MISNAMED, _OTHER),
     errno.EACCES: _PLACE,
     errno.EPERM: _PLACE,
     errno.EROFS: _PLACE,
+    errno.ENOTDIR: _PLACE,
+    errno.ELOOP: _PLACE,
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
     errno.EIO: "the disk answered with an error; check it",

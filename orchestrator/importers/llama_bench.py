@@ -33,6 +33,7 @@ _SETTINGS = tuple(
         "backends n_batch n_ubatch n_threads cpu_mask cpu_strict poll type_k type_v n_gpu_layers n_cpu_moe split_mode"
         " main_gpu no_kv_offload flash_attn devices tensor_split tensor_buft_overrides use_mmap use_direct_io"
         " embeddings no_op_offload no_host repack fit_target fit_min_ctx load_mode moe_cache n_gen_warmup"
+        " cuda opencl vulkan kompute metal sycl rpc gpu_blas blas f16_kv mul_mat_q low_vram"  # until 2024
     ).split()
 )
 _KNOWN = frozenset((*_BUILD, *_MACHINE, *_MODEL, *_TEST, *_MEASURED, *_SETTINGS))

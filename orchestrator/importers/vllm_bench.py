@@ -2,7 +2,8 @@
 
 With `--save-detailed` each request is a trial: `ttfts` and `itls` are seconds there, whatever the summary's names say,
 and `start_times` count from an unknown zero, so that only their differences are used. Without it, the summary becomes
-one trial that stands for all requests. `date` is the local time at the end, in no zone. Acceptance is in percent.
+one trial that stands for all requests. Until mid-2025 `request_goodput:` was written with its colon, and no `failed`.
+`date` is the local time at the end, in no zone. Acceptance is in percent.
 """
 
 import datetime as dt
@@ -30,7 +31,7 @@ _DETAILS = "input_lens output_lens start_times ttfts itls latencies queue_times 
 _SUMMARY = (
     "date endpoint_type label tokenizer_id duration completed failed total_input_tokens total_output_tokens"
     " request_throughput request_goodput output_throughput total_token_throughput max_output_tokens_per_s"
-    " max_concurrent_requests rtfx ramp_up_start_rps ramp_up_end_rps spec_decode_acceptance_rate"
+    " request_goodput: max_concurrent_requests rtfx ramp_up_start_rps ramp_up_end_rps spec_decode_acceptance_rate"
     " spec_decode_acceptance_length spec_decode_num_drafts spec_decode_draft_tokens spec_decode_accepted_tokens"
     " spec_decode_per_position_acceptance_rates"
 ).split()

@@ -1,4 +1,10 @@
-"""The samples of tests/fixtures/foreign: numbers of our own in the tools' shapes."""
+"""The samples of tests/fixtures/foreign: numbers of our own in the tools' shapes.
+
+`vllm_bench_2025_05.json` has the keys of a log of llm-d's benchmarks of 2025-05-30 (benchmark_serving.py with
+`--metadata`): `request_goodput:` with a colon, metadata as texts between the keys, no `failed`, no `endpoint_type`.
+`llama_bench_2024_08.json` has the fields of llama.cpp's examples/llama-bench/llama-bench.cpp at commit 921baa4b: one
+boolean per backend instead of `backends`, `rpc` as a text, no `devices`.
+"""
 
 import json
 from pathlib import Path

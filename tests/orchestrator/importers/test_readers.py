@@ -49,6 +49,18 @@ def test_llama_bench_repetitions_are_trials_in_their_order() -> None:
     assert results.timing == "placed"
 
 
+def test_llama_bench_of_2024_with_a_field_per_backend_is_read() -> None:
+    results = read("llama_bench_2024_08.json")
+    (arm,) = results.arms
+    assert [trial.generation.prompt for trial in results.trials] == ["pp512"] * 2 + ["tg128"] * 2
+    assert results.trials[2].generation.decode_tps == pytest.approx(32)
+    assert (results.tool_version, results.machine.chip, arm.model.bits) == ("921baa4b 3600", "Apple M2 Pro", 4)
+    assert not said(results, "fields not known here")
+    old = body("llama_bench_2024_08.json")
+    both = read_body([*old, *(test | {"metal": False, "gpu_blas": False} for test in old)])
+    assert len(both.arms) == 2  # another backend is another arm
+
+
 def test_llama_bench_machine_model_and_unknown_fields() -> None:
     results = read("llama_bench.json")
     arm = results.arms[1]
@@ -185,6 +197,16 @@ def test_guidellm_of_another_version_and_without_requests() -> None:
 
 
 # ---- vLLM ----
+
+
+def test_vllm_of_2025_with_metadata_and_a_colon_in_a_key_is_read() -> None:
+    results = read("vllm_bench_2025_05.json")
+    (trial,) = results.trials
+    assert trial.generation.ttft_s == pytest.approx(0.1)
+    assert results.arms[0].settings["request_rate"] == "inf"
+    assert said(results, "fields not known here, kept with the arms: deployment, gateway, input_len, output_len")
+    assert not said(results, "request_goodput")
+    assert not said(results, "failed")
 
 
 def test_vllm_summary_is_one_trial_dated_at_the_end_in_no_zone() -> None:
