@@ -18,7 +18,7 @@ def command(overrides: tuple[str, ...], config_dir: Path | None, *, as_json: boo
     from orchestrator.plan import dump
     from orchestrator.views.machine_lines import noise_here, on_this_machine
 
-    composed = make_plan(overrides, config_dir=config_dir, noise_of=noise_here)
+    composed = make_plan(overrides, config_dir=config_dir, noise_of=noise_here, ask_hub=True)
     plan = looked_up(composed.plan)
     if as_json:
         sys.stdout.write(dump(plan) + "\n")

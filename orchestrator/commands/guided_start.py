@@ -64,7 +64,7 @@ def start(given: Given) -> None:
     unasked = None if asks and question != "quickstart" else "quick"
     time = _chosen(given.time or unasked, "time", _times(), asks=asks)
     lines = overrides_for(question, answers, time=time)
-    composed = make_plan(lines, config_dir=given.config_dir, noise_of=noise_here)
+    composed = make_plan(lines, config_dir=given.config_dir, noise_of=noise_here, ask_hub=True)
     schedule = build_schedule(composed.plan)
     found = on_this_machine(composed.plan, schedule, url=database_url(composed.db_url))
     out = console()

@@ -77,7 +77,7 @@ def compose_run(overrides: Sequence[str], *, config_dir: Path | None) -> Planned
         InputError: the plan is not valid, or a checkpoint does not exist.
         RefusedError: it does not fit into this machine's memory, or an environment cannot be built.
     """
-    composed = make_plan(overrides, config_dir=config_dir, noise_of=noise_here)
+    composed = make_plan(overrides, config_dir=config_dir, noise_of=noise_here, ask_hub=True)
     weights = find_weights(composed.plan)
     refuse_what_does_not_fit(composed.plan)
     plan = made(composed.plan, warn)

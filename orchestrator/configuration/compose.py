@@ -18,7 +18,7 @@ from orchestrator.configuration.secrets import refuse_known, refuse_literals, wa
 from orchestrator.configuration.workload import read_workload
 from orchestrator.errors import InputError
 from orchestrator.plan import Arm, Deadlines, Design, Gate, Plan, Prompt
-from orchestrator.planning.fetching import pinned
+from orchestrator.planning.fetching import learn_sizes, pinned
 from orchestrator.planning.residency import choose_order
 from orchestrator.schedule import minimum_rounds, rounds_by_class, square_rounds, whole_squares
 from orchestrator.secrecy import guard
@@ -56,7 +56,11 @@ class _Request:
 
 
 def make_plan(
-    overrides: Sequence[str], *, config_dir: Path | None = None, noise_of: NoiseOf = lambda url: None
+    overrides: Sequence[str],
+    *,
+    config_dir: Path | None = None,
+    noise_of: NoiseOf = lambda url: None,
+    ask_hub: bool = False,
 ) -> Composed:
     """The plan that these overrides describe.
 
@@ -64,6 +68,7 @@ def make_plan(
         overrides: Hydra override lines, as one would give them to --multirun.
         config_dir: a folder with the user's own groups, which win over shipped ones of the same name.
         noise_of: this host's noise and drift by a database's URL, for `design.detect`; None: none measured yet.
+        ask_hub: whether the hub is asked, for a few seconds, for sizes that nothing on this machine states.
 
     Raises:
         InputError: anything that keeps the plan from running, in one line.
@@ -78,6 +83,8 @@ def make_plan(
     refuse_literals(arms)
     watch_references(arms)
     arms = pinned(arms)
+    if ask_hub:
+        learn_sizes(arms)
     prompts = _prompts(request, defaults, parts)
     control = choose_control(arms, _root_value(request, root, "control"))
     url: str | None = _group("db", request, defaults, parts)["url"]

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import InputError, RefusedError
 from orchestrator.plan import Arm, Plan
+from orchestrator.planning import hub_sizes
 from orchestrator.planning.residency import is_attached, is_simulated, model_size
 
 if TYPE_CHECKING:
     from workers.weights.hub import Snapshot
     from workers.weights.hub_download import Progress
-
-ASKED_S = 3.0  # how long a plan waits for the hub's answer on a size
 
 Key = tuple[str, str | None]  # of a hub checkpoint: its id and revision
 
@@ -32,26 +31,20 @@ def to_fetch(plan: Plan) -> list[dict[str, Any]]:
     return [each for each in _hub_checkpoints(plan.arms) if _commit_here(each) is None]
 
 
-def download_sizes(plan: Plan, *, ask: bool = True) -> dict[str, int | None]:
-    """The bytes that a run would fetch first, by checkpoint; None: unknown.
-
-    Args:
-        ask: whether the hub is asked, for a few seconds, about repositories whose size is not published.
-    """
-    return {str(each["name"]): _download_bytes(each, ask=ask) for each in to_fetch(plan)}
+def learn_sizes(arms: Sequence[Arm]) -> None:
+    """Ask the hub, for a few seconds, about the models that are not here and whose sizes are not published."""
+    absent = [each for each in _hub_checkpoints(arms) if _commit_here(each) is None]
+    hub_sizes.ask(each for each in absent if model_size(each).weights_bytes is None)
 
 
-def _download_bytes(checkpoint: Mapping[str, Any], *, ask: bool) -> int | None:
-    stated = model_size(checkpoint).weights_bytes
-    if stated is not None or not ask:
-        return stated
-    from workers.weights.hub import survey
-    from workers.weights.hub_errors import HubError
+def download_sizes(plan: Plan) -> dict[str, int | None]:
+    """The bytes that a run would fetch first, by checkpoint; None: unknown; see `learn_sizes`."""
+    return {str(each["name"]): _download_bytes(each) for each in to_fetch(plan)}
 
-    try:
-        return survey(checkpoint["hub_id"], checkpoint.get("revision"), waits_s=(), limit_s=ASKED_S).missing_bytes
-    except HubError:
-        return None
+
+def _download_bytes(checkpoint: Mapping[str, Any]) -> int | None:
+    stated = hub_sizes.stated(checkpoint)
+    return model_size(checkpoint).weights_bytes if stated is None else stated.missing_bytes
 
 
 def fetch_weights(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.plan import Arm, Prompt, canonical_json
+from orchestrator.planning import hub_sizes
 from orchestrator.planning.device import working_set_bytes
 from orchestrator.planning.fit import Conversation, gb
 from orchestrator.planning.memory import Cache, MemoryPlan, ModelSize, arm_memory, plan_memory, share_of_memory_bytes
@@ -117,7 +118,7 @@ def explain(memory: MemoryPlan, arms: Sequence[Arm]) -> str:
 
 
 def model_size(checkpoint: Mapping[str, Any]) -> ModelSize:
-    """Return a checkpoint's size without loading or fetching it: from its files, or else from public sources."""
+    """Return a checkpoint's size without fetching it: from its files, from public sources, or as the hub stated it."""
     info = found_here(checkpoint)
     if info is not None:
         return ModelSize(
@@ -125,7 +126,7 @@ def model_size(checkpoint: Mapping[str, Any]) -> ModelSize:
             kv_bytes_per_token=info.kv_bytes_per_token,
             kv_value_bytes=4 if info.dtype == "float32" else 2,
         )
-    stated = published(checkpoint)
+    stated = published(checkpoint) or hub_sizes.stated(checkpoint)
     if stated is None:
         return ModelSize(weights_bytes=None, kv_bytes_per_token=None)
     return ModelSize(weights_bytes=stated.weights_bytes, kv_bytes_per_token=stated.kv_bytes_per_token)
@@ -136,8 +137,10 @@ def read_bytes(checkpoint: Mapping[str, Any]) -> int | None:
     info = found_here(checkpoint)
     if info is not None:
         return info.bytes_read_per_token or info.weights_bytes
-    stated = published(checkpoint)
-    return None if stated is None else stated.read_bytes or stated.weights_bytes
+    if (listed := published(checkpoint)) is not None:
+        return listed.read_bytes or listed.weights_bytes
+    stated = hub_sizes.stated(checkpoint)
+    return None if stated is None else stated.bytes_read_per_token
 
 
 def found_here(checkpoint: Mapping[str, Any]) -> "CheckpointInfo | None":

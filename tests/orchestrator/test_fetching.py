@@ -6,6 +6,7 @@ The commands talk to a local hub with the real client. The checkpoint that it se
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import threading
@@ -14,13 +15,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from tests.orchestrator.shells import INTERLACE, Shell, one_line
 from tests.workers.fake_hub import PIECE, FakeHub, Fault, sha
-from tests.workers.weights.hubs import hub_here
+from tests.workers.weights.hubs import TINY, hub_here
 from workers.weights import hub_download
 from workers.weights.dummies import SHAPES, save
+from workers.weights.hub_sizes import ask_sizes
 
 MODEL = "me/tiny"
 YAML = "source: hub\nhub_id: {}\nrevision: null\n"
@@ -54,9 +58,66 @@ def run_of(name: str) -> list[str]:
     return ["--config-dir", "lab", f"checkpoint={name}", *RUN, *DESIGN]
 
 
+def joined(text: str) -> str:
+    return " ".join(text.split())
+
+
 def commits(shell: Shell) -> set[object]:
     plans = [json.loads(str(row["plan"])) for row in shell.ask("SELECT plan FROM run")]
     return {plan["arms"][0]["checkpoint"]["revision"] for plan in plans}
+
+
+@pytest.mark.parametrize("name", ["mine", MODEL])
+def test_a_plan_of_an_unlisted_model_has_memory_and_duration_from_the_hub(
+    shell: Shell, model: dict[str, bytes], name: str
+) -> None:
+    planned = [f"checkpoint={name}", *run_of(name)[3:]]
+    before = joined(shell("plan", "--config-dir", "lab", *planned).stdout)
+    assert re.match(r"downloads [\d.]+ MB; needs 1\.2 GB of [\d.]+ GB; takes about \d+ s", before), before[:200]
+    assert "unknown" not in before
+    assert not list(shell.folder.glob("cache/models--*/snapshots/*/*"))  # nothing that would pass for a model
+    shell("checkpoint", "fetch", MODEL, "--quiet")
+    after = joined(shell("plan", "--config-dir", "lab", *planned).stdout)
+    memory = re.compile("memory +all arms.*?duration")
+    assert memory.findall(before) == memory.findall(after)  # the hub's figures are those of the files
+
+
+def test_a_model_that_is_too_large_is_refused_before_it_is_fetched(shell: Shell, hub: FakeHub) -> None:
+    hub.sizes["model.safetensors"] = 900 * 10**9
+    said = shell("run", *run_of(MODEL), code=4).stderr
+    assert re.search(r"needs 900\.\d GB .* a checkpoint with at most [\d.]+ GB of weights", joined(said))
+    assert "model.safetensors" not in hub.sent
+
+
+@pytest.mark.parametrize(
+    ("config", "read"),
+    [
+        (b"[]", None),
+        (b'{"num_hidden_layers": -1, "num_attention_heads": 1, "hidden_size": 8}', None),
+        (b"{" * 100_000, None),
+        (b'{"num_experts": 8, "num_experts_per_tok": 2}', None),  # and the headers are not valid
+        (b'{"model_type": "llama"}', 102_400),
+    ],
+)
+def test_what_the_hub_does_not_state_well_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: bytes, read: int | None
+) -> None:
+    with hub_here(monkeypatch, tmp_path / "c", {MODEL: TINY | {"config.json": config}}):
+        found = ask_sizes(MODEL, None, limit_s=5.0)
+    assert found is not None
+    assert (found.weights_bytes, found.bytes_read_per_token, found.kv_bytes_per_token) == (102_400, read, None)
+
+
+def test_a_mixture_on_the_hub_reads_what_its_headers_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    weights = tmp_path / "model.safetensors"
+    tensors = {"lm_head.weight": 8, "model.layers.0.mlp.experts.0.w": 4000, "model.layers.0.self_attn.q": 100}
+    save_file({name: np.zeros(size, dtype=np.int8) for name, size in tensors.items()}, weights)
+    config = json.dumps({"text_config": {"num_experts": 8, "num_experts_per_tok": 2, "tie_word_embeddings": False}})
+    files = {"config.json": config.encode(), weights.name: weights.read_bytes(), "tokenizer.json": b"{}"}
+    with hub_here(monkeypatch, tmp_path / "c", {MODEL: files}):
+        found = ask_sizes(MODEL, None, limit_s=5.0)
+    assert found is not None
+    assert found.bytes_read_per_token == 8 + 1000 + 100
 
 
 def test_checkpoint_fetch_brings_a_model_by_its_name_or_its_id(shell: Shell, hub: FakeHub) -> None:
@@ -100,10 +161,11 @@ def test_a_hub_that_cannot_be_reached_refuses_a_run(
     assert not shell.db.exists()
 
 
-def test_no_room_refuses_a_run(shell: Shell, hub: FakeHub) -> None:
+def test_no_room_refuses_a_run(shell: Shell, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.planning.residency.run_budget_bytes", lambda: None)  # as much memory as one wants
     hub.sizes["model.safetensors"] = 10**17
     assert "are to be fetched" in one_line(shell("run", *run_of("mine"), code=4))
-    assert hub.sent == {}
+    assert "model.safetensors" not in hub.sent
 
 
 @pytest.mark.slow
@@ -118,13 +180,22 @@ def test_a_run_fetches_first_and_its_plan_holds_the_commit(shell: Shell, hub: Fa
     assert len(hub.requests) == before
 
 
+@pytest.mark.nightly
+def test_a_download_that_outlasts_the_deadline_of_a_load_does_not_end_the_run(shell: Shell, hub: FakeHub) -> None:
+    """A hub at 0.02 MB/s, and a load that may take 20 s: the download takes longer, and is a phase of its own."""
+    size = len(hub.repos[MODEL]["model.safetensors"])
+    hub.faults.append(Fault("model.safetensors", pause_s=24 * PIECE / size))
+    shell("run", *run_of("mine"), "design.deadlines.load_s=20", "--quiet")
+    assert shell.ask("SELECT status FROM run") == [{"status": "done"}]
+
+
 def test_queue_add_fetches_unless_this_machine_measures(
     shell: Shell, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.queue.machine_lock.machine_holder", lambda: "process 7 (interlace work)")
     said = shell("queue", "add", *run_of("mine")).stdout
     assert "not fetched now: this machine is measuring" in said
-    assert hub.sent == {}
+    assert "model.safetensors" not in hub.sent
     assert commits(shell) == {"a" * 40}
     monkeypatch.undo()
 

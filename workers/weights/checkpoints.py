@@ -155,12 +155,10 @@ def _inspect(folder: Path) -> CheckpointInfo:
     if "dflash_config" not in config:  # such a draft reads and writes token ids only
         require_tokenizer(folder)
     sizes, dtypes = tensor_table(headers)
-    merged = config | _mapping(config.get("text_config"))  # of a model with more than text, the language part
+    merged = _language_part(config)
     quantization = _mapping(config.get("quantization") or config.get("quantization_config"))
     dtype = _activation_dtype(dtypes)
-    heads = _whole(merged.get("num_attention_heads"))
-    head_dim = _whole(merged.get("head_dim")) or _divide(_whole(merged.get("hidden_size")), heads)
-    kv_heads = _whole(merged.get("num_key_value_heads", heads))
+    kv_heads, head_dim = _heads(merged)
     return CheckpointInfo(
         path=str(folder),
         architecture=_name(config.get("model_type")) or "unknown",
@@ -173,7 +171,7 @@ def _inspect(folder: Path) -> CheckpointInfo:
         bits=_whole(quantization.get("bits")) or (8 * DTYPE_BYTES[dtype] if dtype else None),
         group_size=_whole(quantization.get("group_size")),
         weights_bytes=sum(sizes.values()),
-        bytes_read_per_token=_bytes_read_per_token(sizes, merged),
+        bytes_read_per_token=bytes_read_per_token(sizes, config),
         kv_bytes_per_token=_kv_bytes_per_token(merged, kv_heads, head_dim, dtype),
         digest=digest_of(folder, headers),
     )
@@ -272,11 +270,40 @@ def _divide(whole: int | None, part: int | None) -> int | None:
     return whole // part if whole and part else None
 
 
-def _bytes_read_per_token(sizes: Mapping[str, int], config: Mapping[str, Any]) -> int | None:
+def _language_part(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with the language part of a model that has more than text."""
+    return dict(config) | _mapping(config.get("text_config"))
+
+
+def _heads(config: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """The number of heads that have keys and values, and the size of one."""
+    heads = _whole(config.get("num_attention_heads"))
+    head_dim = _whole(config.get("head_dim")) or _divide(_whole(config.get("hidden_size")), heads)
+    return _whole(config.get("num_key_value_heads", heads)), head_dim
+
+
+def cache_of_config(config: Mapping[str, Any], dtype: str) -> int | None:
+    """Bytes by which an unquantised cache of this dtype grows per token; None: of another kind, or not stated.
+
+    Raises:
+        ValueError, TypeError: a configuration that no model has.
+    """
+    merged = _language_part(config)
+    return _kv_bytes_per_token(merged, *_heads(merged), dtype)
+
+
+def is_mixture(config: Mapping[str, Any]) -> bool:
+    """Whether a token reads only some of the weights: a mixture of experts."""
+    merged = _language_part(config)
+    return any(merged.get(key) for key in _EXPERT_COUNT_KEYS)
+
+
+def bytes_read_per_token(sizes: Mapping[str, int], config: Mapping[str, Any]) -> int | None:
     """Dense: all weights, an input embedding left out unless it is the output head too (one row of it is read).
 
     Mixture of experts: of the experts' weights, the share that one token is routed to.
     """
+    config = _language_part(config)
     tied = config.get("tie_word_embeddings", True) or not any("lm_head." in name for name in sizes)
     unread = "lm_head." if tied else "embed_tokens."
     total = sum(size for name, size in sizes.items() if unread not in name)
@@ -294,9 +321,9 @@ def _kv_bytes_per_token(
     config: Mapping[str, Any], kv_heads: int | None, head_dim: int | None, dtype: str | None
 ) -> int | None:
     """Keys and values of every attention layer; None for caches of another kind (latent attention)."""
-    if config.get("kv_lora_rank") or not (kv_heads and head_dim and dtype and config.get("num_hidden_layers")):
+    layers = _whole(config.get("num_hidden_layers"))
+    if config.get("kv_lora_rank") or not (kv_heads and head_dim and dtype and layers):
         return None
-    layers = int(config["num_hidden_layers"])
     if kinds := config.get("layer_types"):
         layers = sum("attention" in kind and "linear" not in kind for kind in kinds)
     elif interval := config.get("full_attention_interval"):

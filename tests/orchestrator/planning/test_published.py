@@ -35,14 +35,14 @@ def test_another_repository_or_source_has_no_published_size() -> None:
 
 def test_a_plan_names_what_it_would_fetch_once() -> None:
     plan = make_plan(["checkpoint=qwen3.8-27b-4bit", "engine=mlx_lm,dflash", "engine.block_size=4,8"]).plan
-    assert fetch_line(download_sizes(plan, ask=False)) == (
+    assert fetch_line(download_sizes(plan)) == (
         "qwen3.8-27b-4bit 16.1 GB, qwen3.8-27b-dflash2 3.9 GB (19.9 GB in all): not on this machine yet"
     )
 
 
 def test_a_size_that_nobody_published_is_unknown() -> None:
     plan = make_plan(["checkpoint=qwen3.6-35b-a3b-4bit", "engine=mlx_lm,omlx_dflash"]).plan
-    assert fetch_line(download_sizes(plan, ask=False)) == (
+    assert fetch_line(download_sizes(plan)) == (
         "qwen3.6-35b-a3b-4bit 20.4 GB, qwen3.6-35b-a3b-dflash unknown (20.4 GB in all, and what is unknown): "
         "not on this machine yet"
     )
