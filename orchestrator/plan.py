@@ -188,7 +188,7 @@ class Plan:
     version: int = PLAN_VERSION
     interlace_version: str
     experiment: str
-    command: tuple[str, ...]  # the overrides as given, for the record
+    command: tuple[str, ...]  # the options and overrides of `interlace run` as given, for the record
     arms: tuple[Arm, ...]
     control: str  # an arm's name
     prompts: tuple[Prompt, ...]

@@ -73,7 +73,9 @@ def start(given: Given) -> None:
     save = given.save
     if save is None and asks and question != "quickstart":
         save = click.prompt("keep it as an experiment? DIR/NAME, or Enter for no", default="", show_default=False)
-    command = _command(lines, given.config_dir) if not save else _saved(save, lines, QUESTIONS[question])
+    command = (
+        _command(lines, given.config_dir) if not save else _saved(save, lines, QUESTIONS[question], given.config_dir)
+    )
     out.print("run it with:")
     sys.stdout.write(f"  {command}\n")
 
@@ -161,10 +163,9 @@ def _completed(question: str, answers: Answers, here: _Here) -> Answers:
             answers = replace(answers, engines=_several(_engine_question(question, count), count, default=default))
         elif flag == "setting" and not answers.setting:
             answers = replace(answers, setting=str(click.prompt("setting and its values, as engine.block_size=2,4,8")))
-        elif flag == "python" and not answers.pythons:
-            answers = replace(
-                answers, pythons=(str(click.prompt("the other environment's python, as ENV/bin/python")),)
-            )
+        elif flag == "environment" and not (answers.environments or answers.pythons):
+            asked = "releases, with commas between them (as mlx-lm==0.31.3, latest; one is compared with what is here)"
+            answers = replace(answers, environments=_several(asked, count))
         elif flag == "model" and not answers.model:
             answers = replace(
                 answers, model=str(click.prompt("the model's name at the servers", default=_common(here)))
@@ -209,15 +210,18 @@ def _command(lines: Sequence[str], config_dir: Path | None) -> str:
     return shlex.join(["interlace", "run", *where, *lines])
 
 
-def _saved(save: str, lines: Sequence[str], description: str) -> str:
+def _saved(save: str, lines: Sequence[str], description: str, config_dir: Path | None) -> str:
     """Write a sweep's file; return the command that runs it.
 
     Raises:
-        InputError: no folder and name, or the file is there or cannot be written.
+        InputError: no folder and name, not the folder whose options the lines may name, or the file is there or cannot
+            be written.
     """
     target = Path(save).expanduser()
     if not target.name or target.name != target.stem or target.parent == target:
         raise InputError(f"--save {save}: write DIR/NAME, such as lab/mine")
+    if config_dir is not None and config_dir.expanduser().resolve() != target.parent.resolve():
+        raise InputError(f"--save {save}: with --config-dir {config_dir} write {config_dir / target.name}")
     file = target.parent / "sweep" / f"{target.name}.yaml"
     content = {"defaults": ["/schema/sweep@_here_", "_self_"], "description": description, "overrides": list(lines)}
     try:

@@ -94,7 +94,7 @@ def make_plan(
     plan = Plan(
         interlace_version=version("interlace"),
         experiment=_root_value(request, root, "experiment") or request.sweep or UNNAMED,
-        command=tuple(_redacted(line) for line in overrides),
+        command=(*_folder(config_dir), *(_redacted(line) for line in overrides)),
         arms=arms,
         control=control,
         prompts=prompts,
@@ -343,6 +343,11 @@ def _reaching_its_level(plan: Plan) -> Plan:
 
 def _shadow_notes(parts: Parts) -> list[str]:
     return [f"{'/'.join(part)} is {parts.file(part)}, not the shipped one" for part in parts.shadowing()]
+
+
+def _folder(config_dir: Path | None) -> tuple[str, ...]:
+    """The option that names the user's own groups, without which the overrides mean something else."""
+    return () if config_dir is None else ("--config-dir", str(config_dir))
 
 
 def _redacted(line: str) -> str:

@@ -4,7 +4,8 @@ bits        one model at several bits            checkpoint=A,B
 draft       with and without a way of drafting   checkpoint=A engine=mlx_lm,mlx_lm_draft
 setting     a setting at several values          checkpoint=A engine=E KEY=1,2,3
 engine      one model in several engines         checkpoint=A engine=mlx_lm,mlx_lm_server
-version     two environments                     checkpoint=A engine.python=null,/path/bin/python
+version     two environments                     checkpoint=A environment=current,mlx-lm==0.31.3
+                                                 checkpoint=A engine.python=null,/path/bin/python
 servers     servers that run already             engine=ollama,lm_studio engine.model=M
 quickstart  the shipped first experiment         sweep=quickstart
 """
@@ -19,7 +20,7 @@ QUESTIONS = {
     "draft": "Does a draft make a model faster?",
     "setting": "Which value of a setting is fastest?",
     "engine": "Which engine runs a model fastest?",
-    "version": "Which version (environment) is faster?",
+    "version": "Which release of MLX, of mlx-lm or of an engine is faster?",
     "servers": "Which of the servers that run already is faster?",
     "quickstart": "Show me one: a small model at 8 and 4 bits, and with a draft.",
 }
@@ -36,7 +37,8 @@ class Answers:
     checkpoints: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
     setting: str = ""  # as engine.block_size=2,4,8
-    pythons: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()  # as mlx-lm==0.31.3; one alone is compared with the current one
+    pythons: tuple[str, ...] = ()  # interpreters of environments that were made elsewhere, instead
     model: str = ""  # as servers name it
 
 
@@ -46,7 +48,7 @@ NEEDS: dict[str, tuple[tuple[str, int], ...]] = {
     "draft": (("checkpoint", 1),),
     "setting": (("checkpoint", 1), ("engine", 1), ("setting", 1)),
     "engine": (("checkpoint", 1), ("engine", 2)),
-    "version": (("checkpoint", 1), ("python", 1)),
+    "version": (("checkpoint", 1), ("environment", 1)),
     "servers": (("engine", 1), ("model", 1)),
     "quickstart": (),
 }
@@ -62,12 +64,13 @@ def overrides_for(question: str, answers: Answers, *, time: str) -> list[str]:
         "checkpoint": answers.checkpoints,
         "engine": answers.engines,
         "setting": (answers.setting,) if answers.setting else (),
-        "python": answers.pythons,
+        "environment": answers.environments or answers.pythons,
         "model": (answers.model,) if answers.model else (),
     }
     for flag, count in NEEDS[question]:
         if len(given[flag]) < count:
-            what = f"--{flag}" if count == 1 else f"--{flag} at least {count} times"
+            other = " or --python" if flag == "environment" else ""
+            what = f"--{flag}{other}" if count == 1 else f"--{flag} at least {count} times"
             raise InputError(f"start --question {question}: needs {what}")
     if question == "quickstart":
         return ["sweep=quickstart"]
@@ -83,6 +86,9 @@ def _lines(question: str, answers: Answers) -> list[str]:
         return [checkpoint, f"engine={_joined(('mlx_lm', *(answers.engines or ('mlx_lm_draft',))))}"]
     if question == "setting":
         return [checkpoint, *_engine(answers.engines), answers.setting]
+    if question == "version" and answers.environments:
+        named = answers.environments if len(answers.environments) > 1 else ("current", *answers.environments)
+        return [checkpoint, *_engine(answers.engines), f"environment={_joined(named)}"]
     if question == "version":
         return [checkpoint, *_engine(answers.engines), f"engine.python={_joined(('null', *answers.pythons))}"]
     if question == "servers":

@@ -59,6 +59,10 @@ def test_every_question_has_a_line_and_names_what_it_lacks() -> None:
             ["--question", "servers", "--engine", "ollama", "--engine", "lm_studio", "--model", "qwen3:8b"],
             "interlace run engine=ollama,lm_studio engine.model='qwen3:8b' workload=quick design=quick",
         ),
+        (
+            ["--question", "version", "--checkpoint", "smollm2-8bit", "--environment", "mlx-lm==0.31.3"],
+            "interlace run checkpoint=smollm2-8bit environment=current,'mlx-lm==0.31.3' workload=quick design=quick",
+        ),
         (["--question", "quickstart"], "interlace run sweep=quickstart"),
     ],
 )
@@ -68,7 +72,9 @@ def test_options_answer_and_the_command_plans(shell: Shell, options: list[str], 
     said = shell("start", *options).stdout
     command = shlex.split(said.splitlines()[-1])
     assert command == [word for word in shlex.split(line.replace("'", '"\'"')) if word] or command == shlex.split(
-        line.replace("'./my tiny'", "\"'./my tiny'\"").replace("'qwen3:8b'", "\"'qwen3:8b'\"")
+        line.replace("'./my tiny'", "\"'./my tiny'\"")
+        .replace("'qwen3:8b'", "\"'qwen3:8b'\"")
+        .replace("'mlx-lm==0.31.3'", "\"'mlx-lm==0.31.3'\"")
     )
     assert "memory" in said
     assert "smollm2-8bit" in said
@@ -97,6 +103,9 @@ def test_a_plan_is_kept_as_a_sweep(shell: Shell) -> None:
     planned = shell("plan", "--config-dir", "lab", "sweep=mine").stdout
     assert "my tiny" in planned
     assert "is there already" in one_line(shell("start", *options, code=2))
+    (shell.folder / "own").mkdir()
+    other = one_line(shell("start", *options[:-1], "lab/other", "--config-dir", "own", code=2))
+    assert "with --config-dir own write own/other" in other
 
 
 @pytest.mark.slow

@@ -321,9 +321,9 @@ def _kv_bytes_per_token(
     config: Mapping[str, Any], kv_heads: int | None, head_dim: int | None, dtype: str | None
 ) -> int | None:
     """Keys and values of every attention layer; None for caches of another kind (latent attention)."""
-    layers = _whole(config.get("num_hidden_layers"))
-    if config.get("kv_lora_rank") or not (kv_heads and head_dim and dtype and layers):
+    if config.get("kv_lora_rank") or not (kv_heads and head_dim and dtype and config.get("num_hidden_layers")):
         return None
+    layers = _whole(int(config["num_hidden_layers"])) or 0
     if kinds := config.get("layer_types"):
         layers = sum("attention" in kind and "linear" not in kind for kind in kinds)
     elif interval := config.get("full_attention_interval"):

@@ -427,6 +427,7 @@ arms:
 """,
     )
     plan = plan_of("sweep=mine", config_dir=tmp_path)
+    assert plan.command == ("--config-dir", str(tmp_path), "sweep=mine")  # a suggested command has to name it
     assert [(arm.engine["effect"], arm.engine["noise"]) for arm in plan.arms] == [(1.0, 0.1), (2.0, 0.2), (3.0, 0.2)]
     assert (plan.design.rounds, plan.experiment) == (7, "stored")
     plan = plan_of("sweep=mine", "engine.noise=0.3", "design.rounds=8", "experiment=now", config_dir=tmp_path)

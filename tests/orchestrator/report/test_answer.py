@@ -71,7 +71,7 @@ def test_too_few_rounds_need_the_fewest_that_reach_the_level(material: Material)
 
 
 def test_the_command_to_decide_replaces_the_rounds_and_leaves_the_rest(material: Material) -> None:
-    command = ("checkpoint=a", "engine.x=[1, 2]", "design.rounds=8", "+design.detect=3%")
+    command = ("--config-dir", "my lab", "checkpoint=a", "engine.x=[1, 2]", "design.rounds=8", "+design.detect=3%")
     found = with_comparisons(
         replace(
             material,
@@ -83,7 +83,7 @@ def test_the_command_to_decide_replaces_the_rounds_and_leaves_the_rest(material:
     )
     decide, why, pictures = next_commands(found)
     most = advised(found.overall[1])
-    assert decide.text == f"interlace run checkpoint=a 'engine.x=[1, 2]' design.rounds={most}"
+    assert decide.text == f"interlace run --config-dir 'my lab' checkpoint=a 'engine.x=[1, 2]' design.rounds={most}"
     assert why.text == f"interlace audit {material.run.run_id} --full"
     assert pictures.text.startswith("interlace report ")
 
