@@ -13,6 +13,7 @@ MOST_REPORT_BYTES = 8 * 2**20
 
 @click.command("doctor")
 @options.db
+@click.option("--all", "in_full", is_flag=True, help="Every reading, version and condition, with reasons and remedies.")
 @click.option("--json", "as_json", is_flag=True, help="All values, for programs.")
 @click.option(
     "--selftest",
@@ -26,8 +27,10 @@ MOST_REPORT_BYTES = 8 * 2**20
     help="With --selftest: write the report to this file; it holds nothing personal.",
 )
 @click.option("--replay", "report", type=options.FILE, help="Show another machine's report.")
-def command(url: str | None, *, as_json: bool, selftest: bool, output: Path | None, report: Path | None) -> int:
-    """Show what this machine can run and record, and why a reading is missing.
+def command(
+    url: str | None, *, in_full: bool, as_json: bool, selftest: bool, output: Path | None, report: Path | None
+) -> int:
+    """Show whether a run can start, and what this machine can run and record.
 
     Exit code 4 when a run would be refused now.
     """
@@ -43,6 +46,7 @@ def command(url: str | None, *, as_json: bool, selftest: bool, output: Path | No
     from orchestrator.doctor import examine
     from orchestrator.running.leftovers import journal_beside
     from orchestrator.state_folder import state_folder
+    from orchestrator.views.doctor_summary import print_summary
     from orchestrator.views.doctor_view import print_diagnosis
     from orchestrator.views.terminal import console
 
@@ -58,8 +62,10 @@ def command(url: str | None, *, as_json: bool, selftest: bool, output: Path | No
     )
     if as_json:
         sys.stdout.write(doctor_json(found))
-    else:
+    elif in_full:
         print_diagnosis(found, console())
+    else:
+        print_summary(found, console())
     return RefusedError.exit_code if found.obstacles else 0
 
 

@@ -1,7 +1,7 @@
 """The doctor's findings on a terminal of 80 columns."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -50,16 +50,17 @@ def _section(name: str, out: Console) -> None:
 
 def _print_machine(found: Diagnosis, out: Console) -> None:
     host, device = found.host, found.device
+    budget = size_words(found.memory_budget_bytes)
     rows = {
         "host": f"{host.hostname}, {host.os}, {host.os_build or _why(host.missing, 'os_build')}",
         "chip": host.chip or _why(host.missing, "chip"),
         "cores": f"{host.cpu_count or '?'} logical; GPU: {host.gpu_cores or _why(host.missing, 'gpu_cores')}",
         "Python": _python(found.interpreter),
-        "memory": f"{_size(host.memory_bytes)}, of which a run may count on {_size(found.memory_budget_bytes)}",
+        "memory": f"{size_words(host.memory_bytes)}, of which a run may count on {budget}",
         "bandwidth": _bandwidth(found),
         "MLX": device.get("error") or f"{device.get('device')}, Metal {'yes' if device.get('metal') else 'no'}",
         "kept awake": found.awake.tool or f"no: {_joined(found.awake.reason or '', _awake_remedy(found.awake))}",
-        "database": f"{found.database}; {_size(found.disk_free_bytes)} free",
+        "database": f"{found.database}; {size_words(found.disk_free_bytes)} free",
     }
     shown = table("machine", "")
     for name, words in rows.items():
@@ -74,10 +75,22 @@ def _print_versions(found: Diagnosis, out: Console) -> None:
     out.print(Text(", ".join(there)))
     if missing:
         out.print(Text(f"not installed: {', '.join(missing)}"))
+    for line in _version_warnings(found):
+        out.print(Text(line))
+
+
+def machine_warnings(found: Diagnosis) -> Iterator[str]:
+    """What makes a run slower or a version unusable, each in a line with its remedy."""
+    yield from _version_warnings(found)
+    if low := _low_priority(found.readings):
+        yield low
+
+
+def _version_warnings(found: Diagnosis) -> Iterator[str]:
     for hidden in found.interpreter.hidden_pth:
-        out.print(Text(f"! {Path(hidden).name} is hidden, so Python skips it → {unhide(hidden)}"))
+        yield f"! {Path(hidden).name} is hidden, so Python skips it → {unhide(hidden)}"
     if old := _old_build(found.host.os, found.versions.get(METAL_BUILD)):
-        out.print(Text(old))
+        yield old
 
 
 def _python(found: Interpreter) -> str:
@@ -172,7 +185,7 @@ def _value(reading: Reading) -> str:
 def _number(field: str, value: float) -> str:
     """Format a number with the unit in the field's name."""
     if field.endswith("_bytes"):
-        return _size(int(value))
+        return size_words(int(value))
     if field.endswith("_us"):
         return f"{value / 1000:,.1f} ms"
     unit = next((unit for ending, unit in _UNITS.items() if field.endswith(ending)), "")
@@ -187,7 +200,8 @@ def _why(missing: dict[str, str], name: str) -> str:
     return f"unknown ({missing.get(name, 'not read')})"
 
 
-def _size(size_bytes: int | None) -> str:
+def size_words(size_bytes: int | None) -> str:
+    """Format a size for people."""
     return (
         "unknown"
         if size_bytes is None

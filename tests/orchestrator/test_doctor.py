@@ -14,6 +14,7 @@ from rich.console import Console
 
 from orchestrator.doctor import Diagnosis, as_json, examine
 from orchestrator.running.gate import Finding
+from orchestrator.views.doctor_summary import print_summary
 from orchestrator.views.doctor_view import print_diagnosis
 from workers.environment import METAL_BUILD
 from workers.machine.host import read_host
@@ -59,6 +60,54 @@ def shown(found: Diagnosis) -> str:
     out = io.StringIO()
     print_diagnosis(found, Console(file=out, width=80, highlight=False))
     return out.getvalue()
+
+
+def summary(found: Diagnosis, width: int = 80) -> list[str]:
+    out = io.StringIO()
+    print_summary(found, Console(file=out, width=width, highlight=False))
+    return out.getvalue().splitlines()
+
+
+def quiet(here: Diagnosis) -> Diagnosis:
+    """This machine with nothing against it."""
+    return replace(
+        here,
+        unusable=(),
+        leftovers=Leftovers(orphans=(), suspects=()),
+        unfinished=(),
+        gate=(),
+        readings=GOOD,
+        disk_free_bytes=10**11,
+    )
+
+
+GOOD = (
+    Reading(field="swap_used_bytes", value=0.0, source="s"),
+    Reading(field="gpu_mhz", reason="macmon is not installed"),
+    Reading(field="gpu_active_ratio", reason="macmon is not installed"),
+    Reading(field="energy_mj", reason="zeus is not installed"),
+    Reading(field="other_thing_bytes", reason="not here"),
+)
+
+
+def test_when_all_is_well_five_lines_say_so_and_the_verdict_is_first(here: Diagnosis) -> None:
+    said = summary(quiet(here))
+    assert said[0] == "✓ nothing stands in the way of a run"
+    assert len(said) == 5
+    assert max(map(len, said)) <= 80
+    assert said[3] == "records   1 reading per trial; not readable here: GPU load, energy, other thing"
+    assert said[4].endswith("interlace doctor --all")
+
+
+def test_what_is_not_well_comes_first_and_has_a_line_each(here: Diagnosis) -> None:
+    waits = Finding(name="cpu_cores_others", kind="busy", problem="others use 1.3 cores, waiting for 0.5")
+    low = Reading(field="priority", value=4.0, source="ps")
+    found = replace(quiet(here), unusable=("the database is damaged",), gate=(waits,), readings=(*GOOD, low))
+    said = summary(found, width=200)
+    assert said[0] == "✗ a run would be refused: the database is damaged"
+    assert said[1] == "! a trial would wait: others use 1.3 cores, waiting for 0.5"
+    assert said[2].startswith("! priority 4 instead of 31")
+    assert len(said) == 7
 
 
 def test_people_get_80_columns_with_each_field(here: Diagnosis) -> None:

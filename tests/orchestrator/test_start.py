@@ -103,7 +103,7 @@ def test_a_plan_is_kept_as_a_sweep(shell: Shell) -> None:
     planned = shell("plan", "--config-dir", "lab", "sweep=mine").stdout
     assert "my tiny" in planned
     assert "is there already" in one_line(shell("start", *options, code=2))
-    (shell.folder / "own").mkdir()
+    (shell.folder / "own" / "sweep").mkdir(parents=True)
     other = one_line(shell("start", *options[:-1], "lab/other", "--config-dir", "own", code=2))
     assert "with --config-dir own write own/other" in other
 

@@ -21,7 +21,7 @@ SHORT = [*SIMULATED, "design.rounds=6", "design.aa=false", "design.bracket=false
 REAL = ["checkpoint=dummy-tiny", "engine=mlx_lm", "workload=quick", "workload.max_tokens=8"]
 READ = "SELECT field, value, value_text, reason FROM telemetry WHERE phase = 'before' GROUP BY field"
 COMMANDS: dict[str, list[str]] = {
-    "doctor": ["doctor"],
+    "doctor": ["doctor", "--all"],
     "plan": ["plan", *REAL],
     "quickstart": ["plan", "sweep=quickstart"],
     "run": ["run", *SHORT, "--quiet"],
