@@ -46,6 +46,7 @@ class Grid:
     caption: str | None = None  # a table with a caption can be folded
     below: frozenset[int] = frozenset()  # columns of long texts, which are shown under their row
     extra: bool = False  # more than an audit shows
+    folded: bool = False  # closed on a page until somebody opens it; it needs a caption
 
     @property
     def beside(self) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """An audit or a report on the terminal, from 50 columns on: the document's words, tables and sketches."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rich.box import ASCII, ROUNDED
 from rich.console import Console
@@ -25,6 +26,7 @@ STYLES = {
 }
 FORK_CHARACTERS = 24  # of each text around a divergence
 MOST_DETAILED = 5  # arms; of more, each has one line
+LEAST_NAME = 9  # characters of an arm's name in a table; a narrower table has its rows stacked
 MOST_ANSWERED = 20  # arms in the answer; the tables have them all
 _NARROW = {"⚠": "!"}  # some terminals draw a sign over its neighbour
 ALARMS = ("Simulated",)  # warnings that are printed in red
@@ -123,29 +125,49 @@ class _Printer:
             self.out.print(Text(self.letters(stroke.text), style=style))
 
     def grid(self, grid: Grid) -> None:
-        """Print a table. Without a caption, its columns of long texts appear under each row; else they are left out."""
+        """Print a table. With a caption, its columns of long texts are left out; else they appear under each row."""
         if grid.caption:
             self.line(grid.caption, "dim")
-        if grid.below and not grid.caption:
-            for row in grid.rows:
-                self._stacked(grid, row)
-        else:
-            self.out.print(self._table(grid))
+        made = None if grid.below and (not grid.caption or grid.folded) else self._table(grid)
+        if made is not None:
+            self.out.print(made)
+            return
+        for row in grid.rows:
+            self._stacked(grid, row)
 
-    def _table(self, grid: Grid) -> Table:
+    def _table(self, grid: Grid) -> Table | None:
+        """Make a table whose words are whole, names of arms shortened if that is needed; None: it is too wide."""
         heads = [self._head(grid, at) for at in grid.beside]
+        fitting = self._widths(grid, heads)
+        if fitting is None:
+            return None
         made = table(*heads)
         made.show_header = any(heads)
         made.padding = (0, 1, 0, 0)
-        for at, column in zip(grid.beside, made.columns, strict=True):
+        for at, column, width in zip(grid.beside, made.columns, fitting, strict=True):
             column.justify = "right" if at in grid.numeric else "left"
+            column.width = width
         before: Sequence[str | Cell] | None = None
         for row in grid.rows:
             repeated = before is not None and text_of(before[0]) == text_of(row[0])
-            cells = [self._cell("" if repeated and at == 0 else row[at]) for at in grid.beside]
-            made.add_row(*cells)
+            first = "" if repeated else _within(row[0], fitting[0])
+            made.add_row(self._cell(first), *(self._cell(row[at]) for at in grid.beside[1:]))
             before = row
         return made
+
+    def _widths(self, grid: Grid, heads: Sequence[str]) -> Sequence[int] | None:
+        """Return the widths at which no word is broken but long names; None: there are none."""
+        cells = [[head, *(text_of(row[at]) for row in grid.rows)] for head, at in zip(heads, grid.beside, strict=True)]
+        whole = [max(len(line) for text in column for line in text.split("\n")) for column in cells]
+        widths = [max((len(word) for text in column for word in text.split()), default=0) for column in cells]
+        room = self.out.width - len(widths) - sum(widths)
+        if room < 0:
+            widths[0], room = widths[0] + room, 0
+            return widths if widths[0] >= LEAST_NAME else None
+        for at in sorted(range(len(widths)), key=lambda at: whole[at] - widths[at]):  # as many unbroken lines as can be
+            more = min(whole[at] - widths[at], room)
+            widths[at], room = widths[at] + more, room - more
+        return widths
 
     def _head(self, grid: Grid, column: int) -> str:
         """Return a column's head, with one word per line if names would have to be broken otherwise."""
@@ -164,6 +186,12 @@ class _Printer:
     def _cell(self, value: str | Cell) -> Text:
         style = STYLES[value.tone] if isinstance(value, Cell) and value.tone else ""
         return Text(self.letters(text_of(value)), style=style)
+
+
+def _within(cell: str | Cell, width: int) -> str | Cell:
+    """Return a cell whose words fit a width; a longer one is cut in its middle."""
+    words = [shortened(word, width) for word in text_of(cell).split(" ")]
+    return replace(cell, text=" ".join(words)) if isinstance(cell, Cell) else " ".join(words)
 
 
 def _arm_words(line: Line, *, detailed: bool) -> Sequence[tuple[str, str]]:

@@ -57,11 +57,17 @@ class Axis:
 def interval(
     ratio: float, low: float | None, high: float | None, *, axis: Axis, floor: tuple[float, float] | None = None
 ) -> str:
-    """Draw `░│░ ├──●──┤`: 1 as a line, the A/A floor as a shade, an interval; an open end fills the axis."""
+    """Draw `░│░ ├──●──┤`: 1 as a line, the A/A floor as a shade, an interval; an open end fills the axis.
+
+    Without any interval, only a small dot is drawn.
+    """
     line = [" "] * axis.width
     if floor is not None:
         _fill(line, axis.place(floor[0]), axis.place(floor[1]), "░")
     line[axis.place(1.0)] = "│"
+    if low is None and high is None:
+        line[axis.place(ratio)] = GAP
+        return "".join(line).rstrip()
     first = 0 if low is None else axis.place(low)
     last = axis.width - 1 if high is None else axis.place(high)
     _fill(line, first, last, "─")
@@ -122,7 +128,9 @@ def ratio_strokes(rows: Sequence[EffectRow], width: int) -> tuple[Stroke, ...]:
     room = min(max(map(len, names)), NAME_WIDTH)
     ends = [end for row in rows for end in (row.ratio, row.low, row.high, row.floor_low, row.floor_high)]
     axis = Axis.around(ends, width=width - room - 3)
-    strokes = [Stroke(text="log scale: ├─●─┤ interval, │ 1, ░ A/A floor", tone="muted")]
+    shown = [row for row in rows if row.ratio is not None]
+    few = ", · too few rounds" if any(row.low is None and row.high is None for row in shown) else ""
+    strokes = [Stroke(text=f"log scale: ├─●─┤ interval, │ 1, ░ A/A floor{few}", tone="muted")]
     for row, name in zip(rows, names, strict=True):
         name = f"{shortened(shown_line(name), room):{room}}"
         if row.ratio is None or row.verdict is None:

@@ -7,10 +7,12 @@ from orchestrator.audit import Comparison
 from orchestrator.report.material import Material
 from orchestrator.report.words import listed, number, percent, shortened, times
 from orchestrator.statistics.comparability import Scope
+from orchestrator.statistics.findings import COURSE, PROMPT
 from orchestrator.vocabulary import METRICS
 
 HEADLINE_CHARACTERS = 44
-HEADLINE_LIMIT = 110  # characters, two lines of a page; a longer one leaves the control to the lines under it
+SHORTER_CHARACTERS = (HEADLINE_CHARACTERS, 28, 20)  # of each arm's name in a sentence of several
+HEADLINE_LIMIT = 100  # characters: two or three lines of a page, four of a phone
 NOT_RANDOMISED = "not_randomised"  # code of the reason that names the drift which would explain a difference
 TOLD_ONE_BY_ONE = 3  # treatments; more are counted
 DRIFT_WORTH_TELLING = 0.02
@@ -23,6 +25,7 @@ _CLAUSES = {
     "confounded": ("{} cannot be compared: something else differed too",) * 2,
     "underpowered": ("{} has too few rounds to tell", "{} have too few rounds to tell"),
 }
+_VARIES = {PROMPT: "varies from prompt to prompt", COURSE: "varies during the run"}
 _COUNTED = {
     "no_difference": ("makes no difference", "make no difference"),
     "could_be_drift": ("is undecided", "are undecided"),
@@ -46,36 +49,51 @@ def verdict_sentence(material: Material) -> str:
     control = in_a_headline(material.result.control)
     if len(found) > TOLD_ONE_BY_ONE:
         return f"Of {len(found)} arms compared with {control}, {listed(list(_counts(found, _because(material))))}."
-    said = f"{listed(clauses(found, _because(material)))}."
-    return said if len(said) + len(control) > HEADLINE_LIMIT else f"Against {control}, {said}"
+    said = _fitting(found, _because(material))
+    whole = f"Against {control}, {said}"
+    return said if len(whole) > HEADLINE_LIMIT else whole
 
 
-def clause(one: Comparison) -> str:
-    """State the finding on one arm, without the control's name."""
-    arm = in_a_headline(one.treatment)
+def _fitting(found: Sequence[Comparison], drift: str) -> str:
+    """The findings in a sentence, the arms' names shortened until it fits a headline."""
+    made = [f"{listed(clauses(found, drift, limit=limit))}." for limit in SHORTER_CHARACTERS]
+    return next((said for said in made if len(said) <= HEADLINE_LIMIT), made[-1])
+
+
+def clause(one: Comparison, *, limit: int = HEADLINE_CHARACTERS) -> str:
+    """State the finding on one arm, without the control's name.
+
+    Args:
+        limit: characters of the arm's name.
+    """
+    arm = shortened(one.treatment, limit)
     if one.split is not None:
         return f"{arm}: better for one thing and worse for another"
-    if (varies := one.varies) is not None:
-        return f"{arm} is {one.direction}: {varies.text}" if one.direction else f"for {arm} {varies.text}"
+    if (varies := one.varies) is not None:  # its sizes are on the arm's own line
+        how = _VARIES[varies.code]
+        return f"{arm} is {one.direction}, but {how}" if one.direction else f"{arm} {how}"
     if one.verdict == "supported":
         return f"{arm} is {speed_words(one)}"
     return _CLAUSES[one.verdict][0].format(arm)
 
 
-def clauses(found: Sequence[Comparison], drift: str = "") -> list[str]:
+def clauses(found: Sequence[Comparison], drift: str = "", *, limit: int = HEADLINE_CHARACTERS) -> list[str]:
     """State the findings on several arms: those without a size that share a verdict are grouped.
 
     Args:
         drift: the reason that arms are undecided, appended to these.
+        limit: characters of each arm's name.
     """
-    parts = [clause(one) for one in found if one.verdict == "supported" or one.split is not None or one.varies]
+    parts = [
+        clause(one, limit=limit) for one in found if one.verdict == "supported" or one.split is not None or one.varies
+    ]
     for verdict, (_, plural) in _CLAUSES.items():
         same = [one for one in found if one.verdict == verdict and one.split is None and not one.varies]
         why = drift if verdict == "could_be_drift" else ""
         if len(same) == 1:
-            parts.append(clause(same[0]) + why)
+            parts.append(clause(same[0], limit=limit) + why)
         elif same:
-            parts.append(plural.format(listed([in_a_headline(one.treatment) for one in same])) + why)
+            parts.append(plural.format(listed([shortened(one.treatment, limit) for one in same])) + why)
     return parts
 
 

@@ -5,6 +5,7 @@ machine's drift. A comparison is set beside every claim about the same contrast.
 speculation, to fewer bits and to the wider block; a comparison that goes the other way is turned round.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from orchestrator.vocabulary import VERDICTS
 
 DRIFT = "drift"
 UNKNOWN = "unknown"
+
+_ABOUT = ("hardware", "checkpoint")  # of a claim's conditions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,7 @@ class Beside:
     verdict: str | None  # None: a drift, which is no comparison of arms
     stands: str  # agrees | below | above | undecided | unusable: the verdict forbids to read the ratio
     differs: tuple[str, ...]  # "hardware: Apple M4 Max against Apple M5 Pro", claimed first
+    comparable: bool  # about this chip and model; else the two figures have little to do with each other
 
 
 def claim_of(values: Mapping[str, Any]) -> Claim:
@@ -141,6 +145,7 @@ def _pair(claim: Claim, one: Comparison, arms: Mapping[str, ArmFacts], condition
         verdict=one.verdict,
         stands=_stands(claim, low, high) if VERDICTS[one.verdict].usable else "unusable",
         differs=_differs(claim.conditions, measured),
+        comparable=_comparable(claim.conditions, measured),
     )
 
 
@@ -158,6 +163,7 @@ def _drift_beside(result: AuditResult, claim: Claim, conditions: Mapping[str, st
             verdict=None,
             stands="undecided",
             differs=_differs(claim.conditions, conditions),
+            comparable=_comparable(claim.conditions, conditions),
         )
     ]
 
@@ -216,3 +222,13 @@ def _differs(claimed: Mapping[str, str], measured: Mapping[str, str]) -> tuple[s
         for name, value in claimed.items()
         if value.strip().lower() != measured.get(name, UNKNOWN).strip().lower()
     )
+
+
+def _comparable(claimed: Mapping[str, str], measured: Mapping[str, str]) -> bool:
+    """Whether the claimed chip and model, as far as they are stated, are those of the run."""
+    stated = [(claimed[name].split(",")[0], measured.get(name, UNKNOWN)) for name in _ABOUT if name in claimed]
+    return all(_plain(claim) in _plain(here) for claim, here in stated)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower())

@@ -61,7 +61,8 @@ def forest(
         mark("rect", "rows", there, "datum.floor_low != null", **floor, color=ink("floor")),
         mark("rule", "margin", x=x | {"field": "one"}, color=ink("rule"), strokeWidth=1.2),
         mark("rule", "rows", *sure, **reach, y=at, color=colour, strokeWidth=3),
-        mark("point", "rows", there, x=x, y=at, color=colour, shape=shape, size=110, **border),
+        mark("point", "rows", there, "datum.bounded", x=x, y=at, color=colour, shape=shape, size=110, **border),
+        mark("point", "rows", there, "!datum.bounded", x=x, y=at, color=ink("muted"), shape="circle", size=24),
     ]
     data = {
         "rows": [_effect_row(top, row, palette, layout) for top, row in zip(begins, rows, strict=True)],
@@ -89,6 +90,7 @@ def _effect_row(top: float, row: EffectRow, palette: Palette, layout: Layout) ->
         "colour": palette.colour(row.arm) if row.arm is not None else ink("muted"),
         "shape": palette.shape(row.arm) if row.arm is not None else "circle",
         "ratio": row.ratio,
+        "bounded": row.low is not None or row.high is not None,  # else a small dot: nothing is known about its error
         "low": row.low,
         "high": row.high,
         "floor_low": row.floor_low,

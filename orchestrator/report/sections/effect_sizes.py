@@ -17,8 +17,10 @@ from orchestrator.report.words import (
     span,
     times,
 )
+from orchestrator.schedule import minimum_rounds
 from orchestrator.vocabulary import METRICS, VERDICTS, mark
 
+UNDERPOWERED = "underpowered"
 MOST_ROWS = 40
 MOST_SKETCHED = 24  # drawn with characters; the table has all of them
 NOT_RANDOMISED = "the order was not drawn at random: no interval and no test is valid"
@@ -38,8 +40,20 @@ def effects_section(material: Material) -> Section | Absent:
         rows = list(_grouped(parts))
         pictures.append(_forest(material, "ratios-by-scope", _parts_title(parts), rows[:MOST_ROWS]))
     return Section(
-        key="ratios", title="How much, and how sure", pictures=tuple(pictures), grids=tuple(_effect_grids(material))
+        key="ratios",
+        title="How much, and how sure",
+        pictures=tuple(pictures),
+        grids=tuple(_effect_grids(material)),
+        lines=tuple(_too_few(material)),
     )
+
+
+def _too_few(material: Material) -> Iterable[str]:
+    """Say once, not in every row, why rows are underpowered."""
+    few = [one for one in material.result.comparisons if one.verdict == UNDERPOWERED]
+    if few:
+        needed, alpha = minimum_rounds(material.result.alpha), material.result.alpha
+        yield f"Underpowered rows (dim): fewer than the {needed} complete rounds that a level of {alpha:g} needs."
 
 
 def _forest(material: Material, key: str, title: str, rows: Sequence[EffectRow]) -> Picture:
@@ -141,19 +155,7 @@ def _effect_grids(material: Material) -> Iterable[Grid]:
 
 def _ratio_grid(material: Material) -> Grid:
     result = material.result
-    rows = tuple(
-        (
-            one.treatment,
-            one.scope.words,
-            decimals(one.ratio),
-            span(one.ci_low, one.ci_high, digits=3),
-            p_value(one.p_value),
-            MISSING if one.wins is None else f"{one.wins}/{one.rounds}",
-            verdict_cell(one.verdict, one.direction if one.split is None else None),
-            "; ".join(reason.text for reason in one.reasons[:2]),
-        )
-        for one in result.comparisons
-    )
+    rows = tuple(_ratio_row(one) for one in result.comparisons)
     interval = f"{percent(1 - result.alpha)} interval"
     return Grid(
         columns=("arm", "prompts", "ratio", interval, "p", "won", "verdict", "because"),
@@ -162,6 +164,21 @@ def _ratio_grid(material: Material) -> Grid:
         caption=f"Every comparison: {metric_words(material)}, treatment over control {result.control}",
         below=frozenset((7,)),
     )
+
+
+def _ratio_row(one: Comparison) -> tuple[str | Cell, ...]:
+    figures = (
+        one.treatment,
+        one.scope.words,
+        decimals(one.ratio),
+        span(one.ci_low, one.ci_high, digits=3),
+        p_value(one.p_value),
+        MISSING if one.wins is None else f"{one.wins}/{one.rounds}",
+    )
+    verdict = verdict_cell(one.verdict, one.direction if one.split is None else None)
+    if one.verdict == UNDERPOWERED:
+        return (*(Cell(text=each, tone="muted") for each in figures), verdict, "")
+    return (*figures, verdict, "; ".join(reason.text for reason in one.reasons[:2]))
 
 
 def verdict_cell(name: str, direction: str | None = None) -> Cell:

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -78,25 +79,35 @@ def claims_section(material: Material) -> Section | Absent:
     title = "Compared with published figures"
     if not material.claims:
         return Absent(title=title, reason="no stored claim is about a contrast that this run measured")
-    rows = tuple(
-        (
-            f"{pair.claim.statement} ({pair.claim.name})",
-            f"{pair.treatment} against {pair.control}",
-            _claimed(pair),
-            f"{times(pair.ratio)} ({span(pair.ci_low, pair.ci_high)})"
-            if pair.ci_low is not None
-            else times(pair.ratio),
-            MISSING if pair.verdict is None else verdict_cell(pair.verdict),
-            _stands(pair),
-            pair.claim.source,
-            "; ".join(pair.differs) or "no recorded condition",
-        )
-        for pair in material.claims
-    )
+    near = [pair for pair in material.claims if pair.comparable]
+    far = [pair for pair in material.claims if not pair.comparable]
+    grids = [_claims_grid(near)] if near else []
+    if far:
+        caption = "Published figures for other machines or models"
+        grids.append(replace(_claims_grid(far), caption=caption, folded=True, extra=True))
+    same = "" if near else "No published figure is about this chip and model. "
+    lead = f"{same}If a condition differs, neither figure refutes the other."
+    return Section(key="claims", title=title, lead=lead, grids=tuple(grids))
+
+
+def _claims_grid(pairs: Sequence[Beside]) -> Grid:
     columns = ("claim", "here", "claimed", "measured", "verdict", "so", "source", "differs (claimed against measured)")
-    grid = Grid(columns=columns, rows=rows, numeric=frozenset((2, 3)), below=frozenset((5, 6, 7)))
-    lead = "If a condition differs, neither figure refutes the other."
-    return Section(key="claims", title=title, lead=lead, grids=(grid,))
+    rows = tuple(_claim_row(pair) for pair in pairs)
+    return Grid(columns=columns, rows=rows, numeric=frozenset((2, 3)), below=frozenset((5, 6, 7)))
+
+
+def _claim_row(pair: Beside) -> tuple[str | Cell, ...]:
+    interval = "" if pair.ci_low is None else f" ({span(pair.ci_low, pair.ci_high)})"
+    return (
+        f"{pair.claim.statement} ({pair.claim.name})",
+        f"{pair.treatment} against {pair.control}",
+        _claimed(pair),
+        f"{times(pair.ratio)}{interval}",
+        MISSING if pair.verdict is None else verdict_cell(pair.verdict),
+        _stands(pair),
+        pair.claim.source,
+        "; ".join(pair.differs) or "no recorded condition",
+    )
 
 
 def _claimed(pair: Beside) -> str:

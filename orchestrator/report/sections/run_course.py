@@ -10,7 +10,7 @@ from orchestrator.report.document import Absent, Picture, Section
 from orchestrator.report.material import Material, metric_words, palette_of, rounds_words
 from orchestrator.report.sections.round_lines import _finite
 from orchestrator.report.sketches import round_strokes
-from orchestrator.report.verdict import clause, in_a_headline
+from orchestrator.report.verdict import clause, drift_words, in_a_headline, told_drift
 from orchestrator.report.words import (
     change,
     counted,
@@ -65,13 +65,7 @@ def _drift_lines(result: AuditResult) -> Iterable[str]:
 
 
 def _course_title(material: Material, course: Course) -> str:
-    moved = None if course.drift_range is None else abs(course.drift_range)  # of the band that is drawn
-    if moved is None:
-        machine = "The run in time order"
-    elif moved <= STEADY:
-        machine = f"The control's own level stayed within {percent(STEADY)}"
-    else:
-        machine = f"The control's own level moved by {percent(moved)} during the run"
+    machine = _machine_words(material, course)
     clear = [
         one for one in material.overall if one.verdict == "supported" and one.split is None and one.wins is not None
     ]
@@ -81,6 +75,18 @@ def _course_title(material: Material, course: Course) -> str:
         return f"{machine}; {in_a_headline(one.treatment)} was {one.direction} in {won} of {one.rounds} rounds"
     doubtful = [one for one in material.overall if one.verdict == "could_be_drift"]
     return f"{machine}; {clause(doubtful[0])}" if doubtful and material.run.randomised else machine
+
+
+def _machine_words(material: Material, course: Course) -> str:
+    """The machine's course in words: the drift that the answer names, where it names one."""
+    told, moved = told_drift(material), course.drift_range
+    if told is not None:
+        return f"The machine {drift_words(told, material.result.metric)}"
+    if moved is None:
+        return "The run in time order"
+    if abs(moved) <= STEADY:
+        return f"The control's own level stayed within {percent(STEADY)}"
+    return f"The control's own level moved by {percent(abs(moved))}"
 
 
 def _course_detail(material: Material, course: Course) -> Iterable[str]:

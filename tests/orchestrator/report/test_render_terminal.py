@@ -86,6 +86,20 @@ def test_names_and_heads_break_between_words() -> None:
     assert {"block_size=4", "acceptance=null", "accepted", "prefill", "memory"} <= set(said)
 
 
+@pytest.mark.parametrize("width", [50, 60, 80])
+def test_no_word_of_a_wide_table_is_broken(width: int) -> None:
+    """Arms' names are cut in their middle; where that is not enough, each row is a list."""
+    name, heads = "smollm2-8bit mlx_lm_draft", ("width", "tokens", "round", "verify", "draft", "predicted", "measured")
+    row = (name, "all", *["0.46"] * len(heads), "0.34 to 0.56")
+    wide = Grid(columns=("arm", "prompts", *heads, "interval"), rows=(row,), numeric=frozenset(range(2, 10)))
+    lone = Section(key="s", title="Numbers", grids=(replace(wide, caption="A caption"),))
+    said = drawn(width, said=replace(document(), sections=(lone,)))
+    assert max(len(line) for line in said.splitlines() if "xxx" not in line) <= width
+    words = set(re.split(r"[ \n:]+", said))
+    assert {*heads, "interval", "prompts", "0.46"} <= words
+    assert name.split()[1] in words or "mlx_l…draft" in words
+
+
 def test_long_texts_stand_under_their_row_with_their_names() -> None:
     said = drawn(80)
     assert "twice as fast\n  verdict: confounded\n  differs: hardware: one against another\n" in said

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.findings.values import ArmTurns, Figure, Interval, TurnFigures
+from orchestrator.report.answer import verdict_lines
 from orchestrator.report.building import build_report
 from orchestrator.report.document import Document
 from orchestrator.report.material import Material
@@ -14,6 +15,7 @@ from orchestrator.report.sections.later_turns import turns_title
 from orchestrator.report.verdict import verdict_sentence
 from orchestrator.report.warnings import warnings
 from orchestrator.statistics.comparability import Reason, Scope
+from orchestrator.statistics.findings import COURSE, PROMPT
 
 from .conftest import MADE_AT
 
@@ -51,14 +53,28 @@ def test_a_drift_that_equal_arms_show_as_well_is_not_reported(material: Material
     assert "because" not in verdict_sentence(replace(material, result=result))
 
 
-def test_the_first_picture_is_called_by_the_band_that_it_draws(material: Material) -> None:
-    """Two control runs at the ends may say otherwise."""
+def test_the_first_picture_states_the_drift_that_the_answer_states(material: Material) -> None:
+    """Where that tells of none, by the band that the picture draws."""
     (trials,) = (one for one in build_report(material, made_at=MADE_AT).pictures if one.key == "trials")
-    moved = re.match(r"The control's own level moved by (\d+)\u00a0% during the run; ", trials.title)
-    assert moved is not None
+    control = verdict_lines(material)[0].because.removesuffix(" during the run")
+    assert re.fullmatch(r"lost \d+\u00a0% of its speed", control)
+    assert trials.title.startswith(f"The machine {control}; ")
     quiet = replace(material, result=replace(material.result, drift=0.0))
     (same,) = (one for one in build_report(quiet, made_at=MADE_AT).pictures if one.key == "trials")
-    assert same.title == trials.title
+    assert re.match(r"The control's own level moved by \d+\u00a0%; ", same.title)
+
+
+@pytest.mark.parametrize("code", [PROMPT, COURSE])
+@pytest.mark.parametrize("length", [12, 25, 44, 200])
+def test_a_headline_of_varying_effects_is_short(material: Material, code: str, length: int) -> None:
+    why = Reason(code=code, text="the effect changes in the course of the run (p = 0.0312): " + "1.032, " * 30)
+    one = replace(material.overall[0], reasons=(why,), verdict="could_be_drift", direction=None)
+    several = tuple(replace(one, treatment=f"{name}{'x' * (length - 1)}") for name in "abc")
+    found = replace(material, result=replace(material.result, comparisons=several))
+    sentence = verdict_sentence(found)
+    assert len(sentence) <= 164  # three names of 20 characters
+    assert "p = " not in sentence
+    assert len(verdict_sentence(replace(found, result=replace(found.result, comparisons=several[:2])))) <= 110
 
 
 @pytest.mark.parametrize(

@@ -117,3 +117,22 @@ def test_the_shipped_claims_are_whole() -> None:
         assert set(each.factors) <= known
         assert each.low is not None or each.high is not None
         assert "???" not in each.source
+
+
+@pytest.mark.parametrize(
+    ("claimed", "measured", "comparable"),
+    [
+        ({"hardware": "Apple M4 Max, 40 GPU cores, 128 GB"}, {"hardware": "Apple M4 Max, 32 GPU cores, 36 GB"}, True),
+        ({"hardware": "Apple M4 Max"}, {"hardware": "Apple M4"}, False),
+        ({"hardware": "Apple M4 Max"}, {}, False),
+        ({"checkpoint": "Qwen3.8-27B"}, {"hardware": "Apple M4 Max"}, False),  # the arms' checkpoint is m
+        ({"workload": "another"}, {"hardware": "Apple M4 Max"}, True),
+    ],
+)
+def test_a_claim_is_comparable_where_chip_and_model_are_the_same(
+    claimed: dict[str, str], measured: dict[str, str], comparable: bool
+) -> None:
+    found = result(comparison(treatment="b", control="a", metric="end_to_end_tps"))
+    arms = {"a": PLAIN, "b": DRAFTED}
+    pair = one_of(beside(found, [claim(conditions=claimed)], arms=arms, conditions=measured))
+    assert pair.comparable is comparable
