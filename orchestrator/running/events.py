@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from orchestrator.plan import Plan
     from orchestrator.running.progress import Remainder, Unit
     from orchestrator.running.trial import Outcome, Verdict
     from orchestrator.schedule import ScheduledTrial
@@ -27,6 +28,9 @@ class Observer:
 
     def preflight(self, arm: str, problem: str | None) -> None:
         """The preflight of this arm has ended, with its problem, or None if the arm is ready."""
+
+    def planned(self, plan: "Plan") -> None:
+        """The plan of the run that begins."""
 
     def started(self, left: "Remainder") -> None:
         """The rounds begin."""

@@ -122,6 +122,7 @@ class Runner:
         try:
             if left.units:
                 self._preflight()
+            self.observer.planned(self.plan)
             self.observer.started(left)
             for done, unit in enumerate(left.units):
                 if self.should_stop():

@@ -2,23 +2,37 @@
 
 import re
 import time
+from collections.abc import Iterable
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from db.escaping import shown_line
+from orchestrator.plan import Plan
 from orchestrator.planning.estimate import about
 from orchestrator.running.events import Observer
 from orchestrator.running.progress import Remainder, Unit
+from orchestrator.running.standing import Standing
 from orchestrator.running.trial import Outcome, Verdict
 from orchestrator.schedule import ScheduledTrial
 from orchestrator.views.fetch_view import Paced, fetched_words
 from workers.weights.hub_download import Progress as Fetched
 
 
+class _Bar(Progress):
+    """A bar with a line of text above it."""
+
+    above = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        if self.above:
+            yield Text(self.above, style="dim")
+        yield from super().get_renderables()
+
+
 class ProgressObserver(Observer):
-    """Shows the progress of a run: one live bar on a terminal, one line per round elsewhere."""
+    """Shows the progress of a run: one live bar on a terminal, a line or two per round elsewhere."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -26,7 +40,8 @@ class ProgressObserver(Observer):
         self._done = self._total = 0
         self._fetched = Paced(lambda line: self._say(f"fetching {line}"))
         self._waited_for = ""  # the newest reason, printed as lines if there is no live countdown
-        self._bar = Progress(
+        self._standing: Standing | None = None  # None: before the plan is known
+        self._bar = _Bar(
             TextColumn("{task.description}", justify="left", markup=False),
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
@@ -53,12 +68,16 @@ class ProgressObserver(Observer):
         mark, words = ("✓", "ready") if problem is None else ("✗", problem.partition(":")[0])
         self._say(f"preflight  {mark} {arm}: {words}")
 
+    def planned(self, plan: Plan) -> None:
+        self._standing = Standing(control=plan.control, arms=[arm.name for arm in plan.arms], metric=plan.design.metric)
+
     def started(self, left: Remainder) -> None:
         self._started_s = time.monotonic()
         self._total = sum(len(unit.trials) for unit in left.units)
         self._bar.update(self._task, total=self._total)
 
     def unit_started(self, unit: Unit) -> None:
+        self._tell_standing()
         what = "control run" if unit.round is None else f"round {unit.round + 1}"
         again = f" (attempt {unit.attempt + 1})" if unit.attempt else ""
         self._bar.update(self._task, description=what + again)
@@ -67,6 +86,8 @@ class ProgressObserver(Observer):
             self._say(f"{what}{again}: {trials}, {self._eta()}")
 
     def unit_replayed(self, unit: Unit) -> None:
+        if self._standing is not None:
+            self._standing.begin()  # the attempt that is replaced does not count
         self._total += len(unit.trials)
         self._bar.update(self._task, total=self._total)
 
@@ -88,6 +109,18 @@ class ProgressObserver(Observer):
             self._say(f"invalid  {trial.label}: {verdict.fault.kind}: {verdict.fault.message}")
         if verdict.excluded_reason is not None:
             self._say(f"excluded {trial.label}: {verdict.excluded_reason}")
+        if self._standing is not None and verdict.fault is None and verdict.excluded_reason is None:
+            self._standing.add(trial, outcome)
+
+    def _tell_standing(self) -> None:
+        """Show the rates and ratios so far, with the round that has just ended."""
+        if self._standing is None or not self._standing.end():
+            return
+        words = self._standing.words()
+        if self._out.is_terminal:
+            self._bar.above = shown_line(f"so far: {words}")
+        else:
+            self._say(f"so far   {words}")
 
     def arm_dropped(self, arm: str, reason: str) -> None:
         self._say(f"dropped  {arm}: {reason}")

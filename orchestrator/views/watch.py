@@ -3,7 +3,9 @@
 import datetime as dt
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
@@ -12,6 +14,9 @@ from db.engine import Database
 from db.live import Life, Problem, life, problems, running
 from orchestrator.running.leases import is_held
 from orchestrator.views.watch_view import watched
+
+if TYPE_CHECKING:
+    from orchestrator.audit import AuditResult
 
 LOWEST_PRIORITY = 19
 POLL_S = 1.0
@@ -53,9 +58,18 @@ class Watch:
 
         try:
             run = StoredRun.load(self.database, self.run_id)
-            return judge(run.trials, run.plan).summary
+            found = judge(run.trials, run.plan)
+            return "\n".join((found.summary, *_ratios(found)))
         except (ValueError, ArithmeticError, LookupError):
             return ""  # too few trials so far
+
+
+def _ratios(result: "AuditResult") -> Iterator[str]:
+    """Each treatment's ratio so far, with its interval where there are enough rounds for one."""
+    for one in result.comparisons:
+        if one.over_all and one.ratio is not None:
+            interval = "" if one.ci_low is None or one.ci_high is None else f" ({one.ci_low:.2f} to {one.ci_high:.2f})"
+            yield f"{one.treatment}: {one.ratio:.2f}\u00d7{interval} of {one.control}"
 
 
 def watch(
@@ -83,6 +97,8 @@ def _follow(view: Watch, found: Life, out: Console, poll_s: float) -> None:
         while True:
             screen.update(watched(found, view.problems, view.verdicts, now=dt.datetime.now(dt.UTC)), refresh=True)
             if not is_held(view.database, view.run_id, found):
-                return
+                break
             time.sleep(poll_s)
             found = view.look()
+    if found.status == "running":  # whatever ended it could not say so
+        out.print(f"the process of this run is gone; continue with: interlace resume {found.run_id}")

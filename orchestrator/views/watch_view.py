@@ -12,6 +12,7 @@ from orchestrator.planning.estimate import about
 from orchestrator.queue.agenda import own_end
 from orchestrator.queue.clock_times import spoken
 
+ENDED = ("done", "failed", "interrupted", "cancelled")
 SILENT_AFTER_S = 60.0  # several heartbeats
 
 STATES = {
@@ -32,14 +33,21 @@ def _lines(life: Life, problems: Sequence[Problem], verdicts: str, now: dt.datet
     yield f"{life.experiment}: run {life.run_id}", "bold"
     if life.simulated:
         yield "SIMULATED: a fake clock, nothing is measured", "bold red"
-    yield at_line(life, now=now), ""
-    if (silence := _silence(life, now)) is not None:
+    yield at_line(life, now=now) if life.status not in ENDED else _ended(life), ""
+    if life.status not in ENDED and (silence := _silence(life, now)) is not None:
         yield silence, "bold red"
     for problem in problems:
         yield str(problem), "yellow"
     if verdicts:
         yield "", ""
         yield f"interim, not final: {verdicts}", ""
+
+
+def _ended(life: Life) -> str:
+    """Say that the run is over, why, and what to type next."""
+    why = "" if life.note is None else f": {life.note}"
+    after = "audit" if life.status == "done" else "resume"
+    return f"{life.status}{why}; interlace {after} {life.run_id}"
 
 
 def at_line(life: Life, *, now: dt.datetime) -> str:

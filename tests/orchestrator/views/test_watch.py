@@ -19,6 +19,7 @@ from orchestrator.stored_run import StoredRun
 from orchestrator.views.watch import Watch, live_run, watch
 from orchestrator.views.watch_view import at_line, watched
 from tests.orchestrator.queue.nights import TWO, database_of, queued, small
+from tests.orchestrator.statistics.comparisons import comparison
 
 NOW = dt.datetime(2026, 11, 30, 22, 0, tzinfo=dt.UTC)
 RUNNING = {
@@ -71,6 +72,20 @@ def test_no_end_is_foretold_in_the_past() -> None:
     assert at_line(life_at(late), now=NOW).endswith(f"left, ends about {now}")
 
 
+@pytest.mark.parametrize(
+    ("status", "note", "line"),
+    [
+        ("done", None, "done; interlace audit 01a2"),
+        ("failed", "the disk is full", "failed: the disk is full; interlace resume 01a2"),
+        ("interrupted", None, "interrupted; interlace resume 01a2"),
+    ],
+)
+def test_what_has_ended_says_why_and_what_to_type_next(status: str, note: str | None, line: str) -> None:
+    text = picture(life_at(None, status=status, note=note, heartbeat_at=NOW - dt.timedelta(hours=1)), [])
+    assert text.splitlines()[1] == line
+    assert "heartbeat" not in text
+
+
 def test_problems_dropped_arms_and_silence_are_shown() -> None:
     problems = [Problem(arm="c", round=None, what="dropped", why="3 faults in a row")]
     text = picture(
@@ -107,12 +122,13 @@ def test_statistics_are_made_once_a_round_and_problems_read_once_a_trial(
     assert len(watcher.alive) == 6
     assert all(watcher.alive)
     assert judged == [run_id] * 2  # after the first round and after the second
-    assert watcher.view.verdicts == "b against a: supported."
+    assert watcher.view.verdicts == "b against a: supported.\nb: 1.20\u00d7 (1.18 to 1.22) of a"
     assert live_run(database) is None
 
 
 class Said:
     summary = "b against a: supported."
+    comparisons = (comparison(),)
 
 
 def test_without_a_terminal_one_state_is_shown_at_the_lowest_priority(
