@@ -82,7 +82,8 @@ def build_audit(material: Material, *, claims_asked: bool = False) -> Document:
         claims,
     ]
     absent = (claims,) if claims_asked and isinstance(claims, Absent) else ()
-    sections = [_brief(part) for part in parts if isinstance(part, Section)]
+    asked = claims if claims_asked else None
+    sections = [part if part is asked else _brief(part) for part in parts if isinstance(part, Section)]
     return replace(_said(material, sections), about=_about_answer(material), absent=absent)
 
 
