@@ -169,6 +169,9 @@ class Run(Base):
     # Where the run came from, set by whoever takes it in and never by the file: such a run is judged, never executed.
     arrived_at: Mapped[dt.datetime | None]  # NULL: planned here
     arrived_from: Mapped[str | None]  # the name of the file
+    # What people say about it; see db.remarks.
+    remark: Mapped[str | None]
+    tags: Mapped[list[Any] | None]  # words
 
     experiment: Mapped[Experiment] = relationship(lazy="raise")
     host: Mapped[Host] = relationship(lazy="raise")

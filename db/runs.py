@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine, text
 
 from db.errors import RunNotFoundError
+from db.remarks import Remark, read_remark
 from db.session import plain_read
 
 RUN_LIST_SQL = """
@@ -15,7 +16,7 @@ RUN_LIST_SQL = """
         run.rounds AS rounds, run.metric AS metric, run.interleave_by AS interleave_by,
         run.simulated AS simulated, run.plan_sha256 AS plan_sha256, run.workload_sha256 AS workload_sha256,
         run.runner_pid AS runner_pid, run.runner_started_at AS runner_started_at, run.boot_id AS boot_id,
-        run.log_dir AS log_dir, run.note AS note,
+        run.log_dir AS log_dir, run.note AS note, run.remark AS remark, run.tags AS tags,
         (SELECT count(*) FROM trial WHERE trial.run_id = run.id) AS trials
     FROM run
     JOIN experiment ON experiment.id = run.experiment_id
@@ -44,6 +45,7 @@ class ListedRun:
     experiment: str
     status: str
     note: str | None
+    said: Remark
     trials: int  # stored ones
     created_at: dt.datetime  # UTC
     runner_pid: int | None
@@ -61,6 +63,7 @@ def newest_runs(engine: Engine, *, limit: int) -> Sequence[ListedRun]:
             experiment=row["experiment"],
             status=row["status"],
             note=row["note"],
+            said=read_remark(row["remark"], row["tags"]),
             trials=row["trials"],
             created_at=dt.datetime.fromisoformat(row["created_at"]).replace(tzinfo=dt.UTC),
             runner_pid=row["runner_pid"],

@@ -35,7 +35,7 @@ _ID = re.compile(r"[0-9A-Za-z_.-]{1,64}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
 _SHORT, _LONG = 1_000, 1_000_000  # characters
 _LONG_TEXTS = frozenset(
-    "error_message excluded_reason note summary reason text value_text context_text control_text arm_text"
+    "error_message excluded_reason note remark summary reason text value_text context_text control_text arm_text"
     " thermal_reason power_reason state_reason memory_note drift_reason bandwidth_source prompt_id".split()
 )
 _UNBOUNDED = frozenset({("run", "plan"), ("generation", "text")})
@@ -241,6 +241,7 @@ _SHAPES: Mapping[tuple[str, str], Shape] = {
     ("arm", "config"): _object,
     ("round", "order"): _texts,
     ("trial", "gate_detail"): _object,
+    ("run", "tags"): _texts,
     ("generation", "flags"): _texts,
     ("generation", "token_ids"): _counts,
     ("generation", "stamps_us"): _counts,

@@ -160,6 +160,32 @@ def rename(run_text: str, name: str, url: str | None) -> None:
     rename_run(run_text, name, url=url)
 
 
+@command.command("note")
+@click.argument("run_text", metavar="RUN", shell_complete=completing.runs)
+@click.argument("words", metavar="[TEXT]", required=False)
+@options.db
+def note(run_text: str, words: str | None, url: str | None) -> None:
+    """Say something about a run, in one line: lists, reports and the history show it.
+
+    TEXT replaces an earlier note; '' removes it. Without TEXT the note and the tags are shown.
+    """
+    from orchestrator.commands.run_remarks import note as note_run
+
+    note_run(run_text, words, url=url)
+
+
+@command.command("tag")
+@click.argument("run_text", metavar="RUN", shell_complete=completing.runs)
+@click.argument("tags", metavar="[TAG]...", nargs=-1)
+@options.db
+@click.option("--remove", metavar="TAG", multiple=True, help="Take a tag away. Repeatable.")
+def tag(run_text: str, tags: tuple[str, ...], url: str | None, remove: tuple[str, ...]) -> None:
+    """Give a run tags, by which lists and queries find it. Without a TAG the note and the tags are shown."""
+    from orchestrator.commands.run_remarks import tag as tag_run
+
+    tag_run(run_text, tags, remove=remove, url=url)
+
+
 @command.command("prune")
 @options.db
 @click.option(

@@ -18,6 +18,7 @@ from orchestrator.vocabulary import DEFAULT_METRIC
 @options.document_format
 def command(url: str | None, metric: str, style: str, *, simulated: bool, **filters: str | None) -> None:
     """Show each configuration over time, and what changed when its speed did."""
+    from db.remarks import remarks
     from orchestrator.commands.documents import show
     from orchestrator.commands.version_history import with_proofs
     from orchestrator.judging import explanations, judged_history, series_of
@@ -28,7 +29,9 @@ def command(url: str | None, metric: str, style: str, *, simulated: bool, **filt
     series = tuple(with_proofs(database, each, metric) for each in series_of(rows))
     explained = explanations(rows)
     if series:
-        document = build_history(series, explained, metric)
+        document = build_history(
+            series, explained, metric, {run_id: str(one) for run_id, one in remarks(database).items()}
+        )
     else:
         asked = {name: value for name, value in filters.items() if value is not None}
         document = build_empty_history(asked, metric, simulated=simulated)

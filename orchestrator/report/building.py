@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from orchestrator.report.answer import next_commands, verdict_lines
 from orchestrator.report.document import Absent, Document, Fork, Section
-from orchestrator.report.material import Material, rounds_words
+from orchestrator.report.material import Material, RunFacts, rounds_words
 from orchestrator.report.sections.arm_numbers import arms_section, composition_section, notes_section
 from orchestrator.report.sections.ceiling import ceiling_section
 from orchestrator.report.sections.effect_sizes import effects_section
@@ -119,7 +119,8 @@ def _brief(section: Section) -> Section:
 
 
 def _about_answer(material: Material) -> tuple[str, ...]:
-    return (local_time(material.run.created_at), material.run.chip or material.run.host, f"run {material.run.run_id}")
+    run = material.run
+    return (local_time(run.created_at), run.chip or run.host, f"run {run.run_id}", *_said_by_people(run))
 
 
 def _about(material: Material) -> tuple[str, ...]:
@@ -129,4 +130,9 @@ def _about(material: Material) -> tuple[str, ...]:
         local_time(run.created_at),
         run.chip or run.host,
         f"{counted(len(material.plan.arms), 'arm')}, {rounds_words(material)}, {counted(trials, 'measured trial')}",
+        *_said_by_people(run),
     )
+
+
+def _said_by_people(run: RunFacts) -> tuple[str, ...]:
+    return (run.said,) if run.said else ()

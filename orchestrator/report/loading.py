@@ -7,6 +7,7 @@ from sqlalchemy import RowMapping, func, select, text
 
 from db import models
 from db.engine import Database
+from db.remarks import Remark
 from db.session import read_only
 from orchestrator.judging import Judged, arm_facts, conditions, judgement
 from orchestrator.meaning import findings
@@ -131,5 +132,6 @@ def _run_facts(database: Database, run_id: str) -> RunFacts:
             chip=host.chip,
             cpu_count=host.cpu_count,
             memory_bytes=host.memory_bytes,
+            said=str(Remark(remark=run.remark, tags=tuple(sorted(map(str, run.tags or ()))))),
             **{name: getattr(run, name) for name in same},
         )

@@ -43,6 +43,7 @@ class RunFacts:
     memory_bytes: int | None
     bandwidth_bytes_per_s: float | None
     bandwidth_source: str | None
+    said: str  # by people: tags and a note; empty: nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

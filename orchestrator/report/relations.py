@@ -69,8 +69,14 @@ def comparison_values(found: RunComparison, runs: Sequence[str]) -> dict[str, An
     return {"runs": list(runs)} | asdict(found) | {"relations": relations}
 
 
-def build_history(series: Sequence[Series], explanations: Sequence[DriftExplanation], metric: str) -> Document:
-    """Configurations over time, and the drift that would explain the difference of those that no run held together."""
+def build_history(
+    series: Sequence[Series], explanations: Sequence[DriftExplanation], metric: str, said: Mapping[str, str]
+) -> Document:
+    """Configurations over time, and the drift that would explain the difference of those that no run held together.
+
+    Args:
+        said: what people say about runs, by run.
+    """
     moved = [one for one in series if one.changes]
     return Document(
         title="history",
@@ -78,7 +84,7 @@ def build_history(series: Sequence[Series], explanations: Sequence[DriftExplanat
         warnings=(),
         verdict=f"{len(moved)} of {counted(len(series), 'configuration')} changed in speed",
         lines=tuple(_explained(one) for one in explanations),
-        sections=tuple(_series(at, one, metric) for at, one in enumerate(series)),
+        sections=tuple(_series(at, one, metric, said) for at, one in enumerate(series)),
     )
 
 
@@ -105,7 +111,7 @@ def _explained(one: DriftExplanation) -> Line:
     )
 
 
-def _series(at: int, one: Series, metric: str) -> Section:
+def _series(at: int, one: Series, metric: str, said: Mapping[str, str]) -> Section:
     """One configuration: a bar per run, the newest runs with their versions, and where the level changed."""
     newest = one.points[-POINTS_SHOWN:]
     grid = Grid(
@@ -126,8 +132,12 @@ def _series(at: int, one: Series, metric: str) -> Section:
         title=one.name,
         lead=f"{metric} of {counted(len(one.points), 'run')}, oldest first: {bars(each.value for each in one.points)}",
         grids=(grid,),
-        lines=tuple(_change_lines(one)),
+        lines=(*_change_lines(one), *_said_by_people(one, said)),
     )
+
+
+def _said_by_people(one: Series, said: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"run {point.run_id[-12:]}: {said[point.run_id]}" for point in one.points if point.run_id in said)
 
 
 def _change_lines(one: Series) -> Iterator[str]:

@@ -46,8 +46,12 @@ def print_status(database: Database, runs: Sequence[ListedRun], out: Console) ->
     states = [_state(database, run) for run in runs]
     for run, state in zip(runs, states, strict=True):
         started = f"{run.created_at.astimezone():%Y-%m-%d %H:%M}"  # local, as all times here
-        made.add_row(_short(run), Text(run.experiment), state, str(run.trials), started)
+        tags = "".join(f" #{tag}" for tag in run.said.tags)
+        made.add_row(_short(run), Text(f"{run.experiment}{tags}"), state, str(run.trials), started)
     out.print(made)
+    for run in runs:
+        if run.said.remark:
+            out.print(Text(f"{_short(run)}: {run.said.remark}"))
     out.print("name a run by any unique part of its id, or by `last`")
     if INTERRUPTED in states:
         _print_why(runs[states.index(INTERRUPTED)], out)

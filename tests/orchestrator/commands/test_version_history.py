@@ -83,7 +83,7 @@ def test_history_marks_the_run_and_offers_the_command() -> None:
     change = the_change(list(points))
     command = "interlace bisect mlx-lm 0.31.0 0.31.3 checkpoint=smollm2-8bit"
     series = Series(name="plain", arm="plain", points=points, changes=(change,), proofs={change.after: (command,)})
-    lines = build_history([series], [], "end_to_end_tps").sections[0].lines
+    lines = build_history([series], [], "end_to_end_tps", {}).sections[0].lines
     assert "installed before run run-12: mlx-lm 0.31.0 -> 0.31.3." in lines
     assert f"to prove it: {command}" in lines
 
