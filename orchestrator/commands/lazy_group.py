@@ -15,13 +15,27 @@ class LazyGroup(click.Group):
 
     Args:
         package: the package that holds a module `cmd_NAME` for each command, with the command as its `command`.
+        words: other words for commands, and what to type instead.
         summaries: the first sentence of each command's help, by the command's name.
     """
 
-    def __init__(self, name: str | None, *, package: str, summaries: Mapping[str, str], **settings: Any) -> None:
+    def __init__(
+        self, name: str | None, *, package: str, summaries: Mapping[str, str], words: Mapping[str, str], **settings: Any
+    ) -> None:
         listed = {each: click.Command(each, help=summary) for each, summary in summaries.items()}
         super().__init__(name, listed, **settings)
-        self._package = package
+        self._package, self._words = package, words
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called; for another tool's word, the command of ours that does it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            if (ours := self._words.get(args[0])) is None:
+                raise
+            ctx.fail(f"No such command '{args[0]}'. Did you mean `interlace {ours}`?")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command itself, its module imported."""

@@ -106,7 +106,7 @@ def _parse_line(line: str, origin: str, options_of: OptionsOf) -> Setting:
     key, equals, text = line.partition("=")
     if equals and key == _TEXT_KEY:
         return Setting(key=key, values=(_unquoted(text),), line=line, origin=origin)
-    if not equals and re.fullmatch(r"[\w.-]+", line):
+    if not equals and (re.fullmatch(r"[\w.-]+", line) or _is_lone_place(line)):
         raise InputError(_without_value(line, options_of))
     if equals and key in _PLACE_KEYS and (places := _places(text)) is not None:
         return Setting(key=key, values=places, line=line, origin=origin)
@@ -145,11 +145,18 @@ def _parser() -> OverridesParser:
 
 def _without_value(word: str, options_of: OptionsOf) -> str:
     """What is wrong with a word alone on the override line, and what was probably meant."""
+    if _is_lone_place(word):
+        return f"override {word!r} has no key; did you mean checkpoint={word}?"
     exact = [f"{group}={word}" for group in _NAMED_ALONE if word in options_of(group)]
     near = [f"{group}={found}" for group in _NAMED_ALONE if (found := nearest(word, options_of(group))) is not None]
     meant = exact or near[:2]
     hint = f"did you mean {' or '.join(meant)}? " if meant else ""
     return f"override {word!r} has no value; {hint}write key=value, such as sweep=quickstart"
+
+
+def _is_lone_place(line: str) -> bool:
+    """Whether a line without a value is a hub id, a folder or a file, and not Hydra's `~key`."""
+    return is_place(line) and "/" in line and not re.search(r"\s", line)
 
 
 def _places(text: str) -> tuple[str, ...] | None:

@@ -167,7 +167,8 @@ def _command_errors(checkpoint: Mapping[str, Any]) -> Iterator[None]:
     """Turn the hub's refusals into a command's errors."""
     from workers.weights.hub_errors import FetchStopped, HubError
 
-    name = f"checkpoint {checkpoint['name']}: " if "name" in checkpoint else ""
+    named = checkpoint.get("name", checkpoint.get("hub_id"))
+    name = "" if named == checkpoint.get("hub_id") else f"checkpoint {named}: "
     try:
         yield
     except HubError as error:

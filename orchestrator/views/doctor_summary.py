@@ -14,13 +14,13 @@ _GROUPS = {
     "thermal": "temperature",
     "cpu_c": "temperature",
     "gpu_c": "temperature",
-    "power": "power supply",
+    "power": "power",
     "power_w": "energy",
     "system_w": "energy",
     "energy": "energy",
     "cpu_mhz": "CPU clock",
     "cpu_speed": "CPU clock",
-    "gpu": "GPU load",
+    "gpu": "GPU",
     "fan": "fans",
     "display": "display",
     "lid": "lid",
@@ -58,8 +58,8 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "software", f"Python {found.interpreter.version}, {', '.join(versions)} ({where})"
     read = [each for each in found.readings if each.reason is None]
     missing = _names([each for each in found.readings if each.reason is not None])
-    rest = f"; not readable here: {', '.join(missing)}" if missing else ""
-    yield "records", f"{len(read)} {'reading' if len(read) == 1 else 'readings'} per trial{rest}"
+    rest = f"; missing: {', '.join(missing)}" if missing else ""
+    yield "records", f"{len(read)} {'reading' if len(read) == 1 else 'readings'}{rest}"
 
 
 def _names(readings: Sequence[Reading]) -> list[str]:

@@ -138,7 +138,7 @@ def _trials(schedule: Sequence[ScheduledTrial]) -> str:
     kinds = Counter(trial.kind for trial in schedule)
     return (
         f"{len(schedule)}: {kinds['measured']} measured, {kinds['bracket']} control runs at the ends,"
-        f" {kinds['warmup']} warm-ups (stored, left out)"
+        f" {kinds['warmup']} {'warm-up' if kinds['warmup'] == 1 else 'warm-ups'} (stored, left out)"
     )
 
 

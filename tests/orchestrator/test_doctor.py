@@ -95,7 +95,7 @@ def test_when_all_is_well_five_lines_say_so_and_the_verdict_is_first(here: Diagn
     assert said[0] == "✓ nothing stands in the way of a run"
     assert len(said) == 5
     assert max(map(len, said)) <= 80
-    assert said[3] == "records   1 reading per trial; not readable here: GPU load, energy, other thing"
+    assert said[3] == "records   1 reading; missing: GPU, energy, other thing"
     assert said[4].endswith("interlace doctor --all")
 
 

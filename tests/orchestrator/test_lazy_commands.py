@@ -1,13 +1,15 @@
 """Commands load when they are called; lists, hints and completions need none of them."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from orchestrator.cli import SUMMARIES, cli
+from orchestrator.cli import SUMMARIES, WORDS, cli
 from orchestrator.commands import lazy_group
 
 SCRIPT = """
@@ -63,3 +65,20 @@ def test_completion_goes_on_within_a_command() -> None:
     done = interlace(_INTERLACE_COMPLETE="bash_complete", COMP_WORDS="interlace queue mo", COMP_CWORD="2")
     assert done.stdout.strip() == "plain,move"
     assert done.stderr.endswith("['orchestrator.commands.cmd_queue']")
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_words_of_other_tools_lead_to_a_command_that_exists(word: str) -> None:
+    assert word not in SUMMARIES
+    done = CliRunner().invoke(cli, [word, "last"])
+    assert done.exit_code == 2
+    said = " ".join(done.output.split())
+    assert f"Did you mean `interlace {WORDS[word]}`?" in said
+    for typed in re.findall(r"interlace ([a-z -]+)|, `([a-z -]+)`|or `([a-z -]+)", said.partition("Did you mean")[2]):
+        command = next(filter(None, typed)).split(" -")[0].split(" last")[0].split()
+        if command and not command[0].startswith("-"):
+            assert CliRunner().invoke(cli, [*command, "--help"]).exit_code == 0
+
+
+def test_an_unknown_word_is_left_to_click() -> None:
+    assert "Did you mean 'audit'?" in CliRunner().invoke(cli, ["audti"]).output

@@ -172,3 +172,12 @@ def test_a_folder_without_rights_is_told(here: Path) -> None:
     (here / "one").chmod(0)
     assert "one" in refusal("checkpoint=./one")
     (here / "one").chmod(0o700)
+
+
+@pytest.mark.parametrize("place", [HUB_ID, "./one", "/models/x", "~/models/x"])
+def test_a_place_alone_is_probably_a_checkpoint(place: str) -> None:
+    assert f"did you mean checkpoint={place}?" in refusal(place)
+
+
+def test_hydras_deletion_is_not_taken_for_a_place() -> None:
+    assert "did you mean checkpoint" not in refusal("~design.rounds")
