@@ -19,7 +19,7 @@ def recording(name: str, heard: list[Any]) -> Observer:
 def test_each_of_several_observers_hears_every_event_in_their_order() -> None:
     heard: list[Any] = []
     several = Several([recording("first", heard), recording("second", heard)])
-    assert len(EVENTS) == 12
+    assert len(EVENTS) == 13
     for event in EVENTS:
         values = tuple(inspect.signature(getattr(Observer, event)).parameters)[1:]
         getattr(several, event)(*values)
