@@ -20,6 +20,9 @@ pytestmark = pytest.mark.nightly
 SHORT = ["gate=none", "design.rounds=6", "design.interleave_by=prompt", "design.bracket=false", "workload=quick"]
 SHORT += ["workload.max_tokens=6", "design.probe_budget_s=1", "--quiet"]
 DRAFT = "qwen3.8-27b-dflash2"
+# A script with oMLX's files, log and counters: a process for each arm, which shows every request.
+SERVER = Path(__file__).parents[1] / "workers" / "engines" / "scripted_server.py"
+OMLX = f"engine.command='{sys.executable} {SERVER} good'"
 
 
 @pytest.fixture
@@ -31,6 +34,8 @@ def lab(tmp_path: Path) -> Path:
         "qwen3.8-27b-8bit": (tiny_drafts.build_hybrid(models / "eight", seed=1), DRAFT),
         "qwen3.8-27b-mtplx": (tiny_drafts.build_hybrid(models / "heads", heads=True), None),
         DRAFT: (tiny_drafts.build_draft(models / "draft", version=2), None),
+        "qwen3.6-35b-a3b-4bit": (tiny_drafts.build_hybrid(models / "sparse"), DRAFT),
+        "qwen3.6-35b-a3b-mtp-4bit": (tiny_drafts.build_hybrid(models / "sparse_heads", heads=True), None),
     }
     (tmp_path / "checkpoint").mkdir()
     for name, (built, draft) in shipped.items():
@@ -79,15 +84,20 @@ def test_dflash_2_by_block_size_and_bits(lab: Path) -> None:
 
 
 def test_dflash_2_through_omlx(lab: Path) -> None:
-    """The server is a script with oMLX's files, log and counters: a process for each arm, which shows every request."""
-    server = Path(__file__).parents[1] / "workers" / "engines" / "scripted_server.py"
-    where = f"engine.command='{sys.executable} {server} good'"
-    arms = night(lab, "sweep=dflash2_27b_omlx", "checkpoint=qwen3.8-27b-8bit", engine=where)
+    arms = night(lab, "sweep=dflash2_27b_omlx", "checkpoint=qwen3.8-27b-8bit", engine=OMLX)
     assert len(arms) == 5
     for name, rows in arms.items():
         assert len(rows) == 6, name
         assert shows(rows, speculative="dflash" in name), name
     assert {rows[0]["block_size"] for name, rows in arms.items() if "dflash" in name} == {4, 5, 8, 12}
+
+
+def test_dflash_against_mtp_through_omlx(lab: Path) -> None:
+    arms = night(lab, "sweep=dflash_mtp_35b", engine=OMLX)
+    assert {rows[0]["engine"] for rows in arms.values()} == {"omlx", "omlx_mtp", "omlx_dflash"}
+    for name, rows in arms.items():
+        assert len(rows) == 6, name
+        assert shows(rows, speculative=rows[0]["engine"] != "omlx"), name
 
 
 def test_the_bits_of_the_draft(lab: Path) -> None:
