@@ -12,8 +12,8 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import click
@@ -38,6 +38,7 @@ _REFUSALS = {  # by the system, with the remedy
     errno.EIO: "the disk answered with an error; check it",
     errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
 }
+_AGAIN_S = 0.01  # the callback has ended by then; if another has begun, the same happens again
 # Most of what a command allocates are modules, which stay: looking for garbage in them is a tenth of a short command.
 RARELY = (50_000, 20, 20)
 SUMMARIES = {  # the first sentence of each command's help
@@ -224,6 +225,29 @@ def _refused_by_system(error: Exception) -> str | None:
     return f"{shown(os.fsdecode(name))}: {error.strerror}; {_REFUSALS[error.errno]}"
 
 
+@contextmanager
+def keeping_interrupts() -> Iterator[None]:
+    """Let Ctrl-C end the command wherever it comes. In a finaliser or a weak reference's callback, Python prints the
+    KeyboardInterrupt and drops it: a run would go on. Here it comes again, a moment later."""
+    before = sys.unraisablehook
+
+    def again(lost: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(lost.exc_value, KeyboardInterrupt):
+            before(lost)
+            return
+        import signal
+        import threading
+
+        main_thread = threading.main_thread().ident or 0
+        threading.Timer(_AGAIN_S, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
 def _open_streams() -> None:
     """Give the command an output where the shell closed it (`>&-`): Python has None there."""
     for name in ("stdout", "stderr"):
@@ -248,7 +272,7 @@ def main() -> None:
     # Also for the programs that workers start by name, such as a server: a night may begin in cron or launchd.
     os.environ["PATH"] = widened(os.environ.get("PATH", os.defpath))
     try:
-        with _spinning():
+        with keeping_interrupts(), _spinning():
             code = cli.main(standalone_mode=False, prog_name="interlace", complete_var=COMPLETE_VARIABLE)
     except Exception as error:
         code = _complained(error)

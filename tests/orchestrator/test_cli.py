@@ -301,6 +301,26 @@ def test_an_output_that_takes_nothing_is_one_line(shell: Shell) -> None:
         assert len(done.stderr.splitlines()) <= 1, done.stderr
 
 
+DROPPED = """
+import time
+from orchestrator.cli import keeping_interrupts
+class Gone:
+    def __del__(self):
+        raise KeyboardInterrupt
+with keeping_interrupts():
+    try:
+        Gone()
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_ctrl_c_in_a_finaliser_is_not_dropped() -> None:
+    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+
+
 LONG_NAME = "a" * 300
 
 
