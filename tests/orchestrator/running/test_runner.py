@@ -15,6 +15,7 @@ from orchestrator.errors import IncompleteError, InputError, InterlaceError, Ref
 from orchestrator.plan import Arm, Plan
 from orchestrator.running.crew import Crew
 from orchestrator.running.execution import run_recorded
+from orchestrator.running.progress import Unit
 from orchestrator.running.recorder import Recorder
 from tests.orchestrator.plans import DEADLINES, OPEN_GATE, arm, plan, prompt
 from tests.orchestrator.running.trials import Witness, recorder_of, rows, run
@@ -22,9 +23,13 @@ from tests.orchestrator.running.trials import Witness, recorder_of, rows, run
 
 def test_every_trial_of_the_plan_is_stored_once(database: Database, tmp_path: Path) -> None:
     planned = plan(arm("a"), arm("b", effect=1.2), prompts=(prompt(0), prompt(1, prompt_class="prose")))
-    recorder = run(database, planned, tmp_path)
+    witness = Witness()
+    recorder = run(database, planned, tmp_path, witness)
     measured = rows(database, recorder.run_id, kind="measured")
     assert len(measured) == 6 * 3
+    units = [each for each in witness.begun if isinstance(each, Unit)]
+    assert witness.begun == [each for unit in units for each in (unit, *unit.trials)]
+    assert sum(unit.round is not None for unit in units) == 6
     assert {trial.status for trial in measured} == {"done"}
     assert sum(trial.is_aa for trial in measured) == 6
     assert len(rows(database, recorder.run_id, kind="bracket")) == 2

@@ -13,13 +13,15 @@ from orchestrator.running.events import Observer
 from orchestrator.running.execution import run_recorded
 from orchestrator.running.progress import Unit
 from orchestrator.running.recorder import Recorder, create_run
+from orchestrator.schedule import ScheduledTrial
 from workers.machine.host import read_host
 
 
 class Witness(Observer):
-    """Remembers what it was told."""
+    """Remembers the events of a run."""
 
     def __init__(self) -> None:
+        self.begun: list[Unit | ScheduledTrial] = []  # units and trials in the order of their starts
         self.problems: dict[str, str | None] = {}
         self.dropped: dict[str, str] = {}
         self.notes: list[str] = []
@@ -33,6 +35,12 @@ class Witness(Observer):
 
     def noted(self, text: str) -> None:
         self.notes.append(text)
+
+    def unit_started(self, unit: Unit) -> None:
+        self.begun.append(unit)
+
+    def trial_started(self, trial: ScheduledTrial) -> None:
+        self.begun.append(trial)
 
     def unit_replayed(self, unit: Unit) -> None:
         self.replays += 1

@@ -436,6 +436,38 @@ def test_plain_decoding_is_plain_until_a_sign_says_otherwise(name: str) -> None:
     assert fault(evidence) is None
 
 
+def test_only_a_sign_that_holds_spoils_a_plain_arm() -> None:
+    body = {
+        "sign": [
+            {"id": "off", "where": "log", "meaning": "fell_back", "mechanism": "kernel", "pattern": "kernel is off"},
+            {"id": "useful", "where": "log", "meaning": "useful", "pattern": r"saved (?P<n>\d+)", "positive": "n"},
+        ]
+    }
+    preset = read("mine", body)
+    for line, engaged in (("kernel is off", False), ("saved 0", False), ("saved 3", True)):
+        assert judge_request(preset, Seen(lines=[line], window=OF_64_TOKENS), mechanism=None).engaged is engaged
+
+
+def test_an_answer_that_could_hold_the_sign_and_does_not_shows_that_it_did_not_run() -> None:
+    sign = {"id": "s", "where": "response", "meaning": "engaged", "mechanism": "kernel", "counts": {"n": "n"}}
+    preset = read("mine", {"absence": {"kernel": "not_engaged"}, "sign": [sign]})
+    assert judge_request(preset, Seen(), mechanism="kernel").engaged is False
+    in_log = read("mine", {"absence": {"kernel": "not_engaged"}, "sign": [sign | {"mechanism": "other"}]})
+    unreadable = judge_request(in_log, Seen(), mechanism="kernel")
+    assert (unreadable.engaged, "nothing to read" in unreadable.text) == (None, True)
+
+
+def test_silence_is_explained_by_the_signs_that_the_preset_has_of_this_mechanism() -> None:
+    sign = {"id": "s", "where": "log", "meaning": "fell_back", "mechanism": "kernel", "pattern": "x"}
+    without = judge_request(read("mine", {"sign": [sign]}), Seen(lines=[]), mechanism="kernel")
+    assert "gives none: set design.evidence=record" in without.text
+    engaged = sign | {"id": "t", "meaning": "engaged"}
+    assert (
+        "does not always give one"
+        in judge_request(read("mine", {"sign": [sign, engaged]}), Seen(lines=[]), mechanism="kernel").text
+    )
+
+
 def test_a_mechanism_that_ran_unasked_spoils_a_plain_arm() -> None:
     evidence = judged("omlx", None, OMLX_DONE)
     assert str(fault(evidence)).startswith("unrequested_mechanism: ")

@@ -6,7 +6,7 @@ from workers.catalogue.matches import Seen
 from workers.catalogue.signs import load
 from workers.counts import Counts
 from workers.engines.base import TurnRequest
-from workers.engines.server_counts import all_counts, cached_tokens, completion_tokens
+from workers.engines.server_counts import all_counts, cached_tokens, completion_tokens, prompt_tokens
 from workers.engines.server_signs import Asked, SignReader
 from workers.errors import EngineError, FaultKind
 from workers.http.answer import Answer
@@ -19,6 +19,27 @@ def test_an_answer_without_one_token_is_no_generation(usage: dict[str, int], rec
     with pytest.raises(EngineError, match="answered with") as caught:
         completion_tokens(Answer(response={"usage": usage}), recounted, [])
     assert caught.value.kind is FaultKind.zero_tokens
+
+
+def test_tokens_that_nothing_counts_are_no_guess() -> None:
+    unstated = Answer(response={"usage": {}})
+    for count in (completion_tokens, prompt_tokens):
+        with pytest.raises(EngineError, match=r"set engine\.tokenizer") as caught:
+            count(unstated, None, [])
+        assert caught.value.kind is FaultKind.generation_failed
+
+
+@pytest.mark.parametrize(
+    ("stated", "own", "tokens", "flags"),
+    [(5, None, 5, []), (5, 5, 5, []), (5, 4, 5, ["prompt_tokens_differ"]), (None, 4, 4, [])],
+)
+def test_a_prompt_of_another_length_than_ours_is_flagged(
+    stated: int | None, own: int | None, tokens: int, flags: list[str]
+) -> None:
+    found: list[str] = []
+    answer = Answer(response={"usage": {"prompt_tokens": stated}})
+    assert prompt_tokens(answer, None if own is None else range(own), found) == tokens
+    assert found == flags
 
 
 def test_usage_states_the_cached_tokens_before_any_other_figure() -> None:
@@ -47,8 +68,8 @@ def test_a_draft_that_nobody_asked_for_is_seen_where_silence_shows_nothing(
 def counts_of(answer: Answer, *, recounted: int | None = 12) -> Counts:
     messages = [
         {"role": "user", "content": "one two"},
-        {"role": "assistant", "content": "three four five"},
-        {"role": "user", "content": "six"},
+        {"role": "assistant", "content": "three four five six"},
+        {"role": "user", "content": "seven"},
     ]
     return all_counts(
         TurnRequest(messages=messages, turn=1, max_tokens=64, seed=0),
@@ -70,7 +91,7 @@ def test_the_parts_of_a_usage_are_its_tokens_without_rejected_predictions() -> N
     found = counts_of(Answer(text="a b", response={"usage": usage}))
     assert found.completion_parts == {"reasoning_tokens": 3, "accepted_prediction_tokens": 2}
     assert (found.prompt_parts, found.completion, found.total, found.reasoning) == ({}, 12, 52, 3)
-    assert (found.sent.words, found.asked.words, found.answered.words, found.drafted) == (6, 3, 2, 9)
+    assert (found.sent.words, found.asked.words, found.answered.words, found.drafted) == (7, 3, 2, 9)
 
 
 @pytest.mark.parametrize(
