@@ -11,7 +11,7 @@ from orchestrator.errors import IncompleteError
 @click.argument("run_text", shell_complete=completing.runs, metavar="RUN", default="last")
 @options.db
 @options.fail_on
-@options.document_format
+@options.audit_format
 @click.option(
     "--against", metavar="CLAIMS", help="Show published figures beside the results: `claims` for all, or names."
 )

@@ -1,5 +1,6 @@
 """A run's audit, as `audit` prints it and as `run` and `resume` end with. Loads pandas."""
 
+import sys
 from collections.abc import Sequence
 
 import click
@@ -12,8 +13,10 @@ from orchestrator.judging import judge_run
 from orchestrator.report.building import build_answer, build_audit
 from orchestrator.report.loading import load_material
 from orchestrator.report.render_json import audit_values
+from orchestrator.report.render_junit import render_junit
 from orchestrator.stored_run import StoredRun
 
+JUNIT = "junit"
 EXIT_VERDICT = 1  # a verdict is one of those that --fail-on names
 
 
@@ -28,6 +31,9 @@ def audit_and_show(
     claims = () if against is None else named_claims(against)
     judged = judge_run(run)
     material = load_material(run, judged, claims=claims, record=False)
+    if style == JUNIT:
+        sys.stdout.write(render_junit(material, is_failure=lambda one: _is_named(one, fail_on)))
+        return _exit_code(judged.result, fail_on)
     build = build_audit if full else build_answer
     show(build(material, claims_asked=against is not None), audit_values(material), style)
     return _exit_code(judged.result, fail_on)

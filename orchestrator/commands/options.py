@@ -56,7 +56,16 @@ def fail_on(command: Command) -> Command:
 
 def document_format(command: Command) -> Command:
     """`--format`, as `style`: see `orchestrator.commands.documents`."""
-    return click.option("--format", "style", type=click.Choice(["table", "json", "markdown"]), default="table")(command)
+    return _format("table", "json", "markdown")(command)
+
+
+def audit_format(command: Command) -> Command:
+    """`--format` of an audit, as `style`: JUnit's XML too, for CI."""
+    return _format("table", "json", "markdown", "junit")(command)
+
+
+def _format(*styles: str) -> Callable[[Command], Command]:
+    return click.option("--format", "style", type=click.Choice(styles), default=styles[0])
 
 
 def metric(*, help: str | None = None, default: str | None = None) -> Callable[[Command], Command]:

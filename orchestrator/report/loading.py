@@ -1,6 +1,7 @@
 """Reads the material of a report. The only module here that uses the database; it writes nothing."""
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from sqlalchemy import RowMapping, func, select, text
@@ -11,7 +12,7 @@ from db.remarks import Remark
 from db.session import read_only
 from orchestrator.judging import Judged, arm_facts, conditions, judgement
 from orchestrator.meaning import findings
-from orchestrator.report.material import ArmRow, Material, RunFacts, Sign, Versions
+from orchestrator.report.material import ArmEnergy, ArmRow, Material, RunFacts, Sign, Versions
 from orchestrator.statistics.claims import Claim, beside
 from orchestrator.stored_run import StoredRun
 
@@ -39,6 +40,19 @@ JOIN arm ON arm.id = trial.arm_id
 WHERE trial.run_id = :run_id AND trial.kind = 'measured'
 GROUP BY arm.id, evidence.mechanism, evidence.source, evidence.requested, evidence.engaged, evidence.useful
 ORDER BY arm.is_control DESC, arm.id, generations DESC
+"""
+# The reading after a trial is the counter's growth since the one before it.
+_ENERGY = """
+SELECT arm.name AS arm, telemetry.source, telemetry.value / 1000.0 / sum(generation.completion_tokens) AS joules
+FROM telemetry
+JOIN trial ON trial.id = telemetry.trial_id
+JOIN arm ON arm.id = trial.arm_id
+JOIN generation ON generation.trial_id = trial.id
+WHERE trial.run_id = :run_id AND trial.kind = 'measured' AND trial.status = 'done'
+    AND telemetry.field = 'energy_mj' AND telemetry.phase = 'after' AND telemetry.value > 0
+GROUP BY telemetry.id
+HAVING min(generation.completion_tokens) > 0
+ORDER BY arm.is_control DESC, arm.id
 """
 
 
@@ -69,7 +83,23 @@ def load_material(
         versions=tuple(Versions(**row) for row in _rows(database, _VERSIONS, run_id)) if record else (),
         signs=_signs(database, run_id) if record else (),
         revisions=judged.revisions,
+        energy=_energy(database, run_id),
         caches_unknown=_caches_unknown(database, run_id) if run.randomised else (),
+    )
+
+
+def _energy(database: Database, run_id: str) -> tuple[ArmEnergy, ...]:
+    found: dict[str, list[RowMapping]] = {}
+    for row in _rows(database, _ENERGY, run_id):
+        found.setdefault(row["arm"], []).append(row)
+    return tuple(
+        ArmEnergy(
+            arm=arm,
+            joules_per_token=median(row["joules"] for row in rows),
+            trials=len(rows),
+            source=str(rows[0]["source"]),
+        )
+        for arm, rows in found.items()
     )
 
 

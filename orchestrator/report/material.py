@@ -96,6 +96,16 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArmEnergy:
+    """The machine's energy in an arm's trials, by a counter that was read before and after each."""
+
+    arm: str
+    joules_per_token: float  # median over trials: a whole trial's energy over all tokens of its answers
+    trials: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
     """Everything that one report shows."""
 
@@ -111,6 +121,7 @@ class Material:
     signs: tuple[Sign, ...]
     revisions: tuple[str, ...] = ()  # comparisons that an earlier version of the method decided otherwise
     caches_unknown: tuple[str, ...] = ()  # arms whose servers never report cached prompt tokens
+    energy: tuple[ArmEnergy, ...] = ()  # empty: this machine's counter cannot be read
 
     @property
     def overall(self) -> tuple[Comparison, ...]:

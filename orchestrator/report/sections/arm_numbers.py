@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from orchestrator.audit import AuditResult, BestSet, Comparison
 from orchestrator.report.document import Absent, Grid, Section
-from orchestrator.report.material import Material
+from orchestrator.report.material import ArmEnergy, Material
 from orchestrator.report.sections.round_lines import _finite
 from orchestrator.report.words import (
+    counted,
     number,
     percent,
     seconds,
@@ -31,7 +32,18 @@ def arms_section(material: Material) -> Section:
         "Medians over an arm's usable generations, rates in tokens per second; token p95: the 95th percentile of the"
         " times between tokens. They include the drift: compare by ratios."
     )
-    return Section(key="arms", title="Each arm in numbers", lead=lead, grids=tuple(grids))
+    lines = tuple(_energy_lines(material.energy))
+    return Section(key="arms", title="Each arm in numbers", lead=lead, grids=tuple(grids), lines=lines)
+
+
+def _energy_lines(found: Sequence[ArmEnergy]) -> Iterable[str]:
+    """State the energy where it was read; a ratio of it is not tested, so none is stated."""
+    if found:
+        arms = [f"{one.arm} {number(one.joules_per_token)} J ({counted(one.trials, 'trial')})" for one in found]
+        yield (
+            "Energy per token of the answers, the prompt's share included, by the machine's counter"
+            f" ({found[0].source}), medians: {'; '.join(arms)}."
+        )
 
 
 def _arms_grid(arms: Sequence[ArmSummary], *, caption: str | None) -> Grid:
