@@ -13,10 +13,19 @@ RUN = ["run", *SIMULATED, "engine.effect=1.0,1.2", "design.rounds=6", "--quiet"]
 NOTE = "fan at full speed, lid open"
 
 
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    made = Shell(tmp_path)
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """One run that no test changes."""
+    made = Shell(tmp_path_factory.mktemp("stored"))
     made(*RUN, "experiment=kept")
+    return made
+
+
+@pytest.fixture
+def shell(stored: Shell, tmp_path: Path) -> Shell:
+    """A copy of it."""
+    made = Shell(tmp_path)
+    stored("db", "backup", str(made.db))
     return made
 
 
@@ -58,9 +67,9 @@ def test_what_was_said_stands_wherever_runs_are_shown(shell: Shell) -> None:
         (["note", "nobody", "x"], "no run has this in its id"),
     ],
 )
-def test_what_cannot_be_stored_is_one_line(shell: Shell, arguments: list[str], words: str) -> None:
-    assert words in one_line(shell("db", *arguments, code=2))
-    assert shell.ask("SELECT remark, tags FROM run") == [{"remark": None, "tags": None}]
+def test_what_cannot_be_stored_is_one_line(stored: Shell, arguments: list[str], words: str) -> None:
+    assert words in one_line(stored("db", *arguments, code=2))
+    assert stored.ask("SELECT remark, tags FROM run") == [{"remark": None, "tags": None}]
 
 
 def test_an_imported_run_takes_them_along_and_keeps_what_was_said_here(shell: Shell, tmp_path: Path) -> None:

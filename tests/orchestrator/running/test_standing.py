@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.running import standing
@@ -57,6 +57,7 @@ def test_what_does_not_count_has_no_part() -> None:
     assert found.words() == "a 1 s, b 2 (2.00\u00d7); 1 round, no verdict yet"
 
 
+@settings(max_examples=30)
 @given(st.lists(RATES, min_size=1, max_size=20), RATES)
 def test_ratios_follow_the_order_of_the_arms_and_many_are_counted(rates: list[float], control: float) -> None:
     arms = [f"arm{number}" for number in range(len(rates))]
