@@ -13,7 +13,7 @@ from orchestrator.findings.values import SpeedByRound
 from orchestrator.report.charts.ratios import EffectRow
 from orchestrator.report.document import Stroke
 from orchestrator.report.words import shortened, shown_line
-from orchestrator.vocabulary import VERDICTS
+from orchestrator.vocabulary import mark
 
 BARS = "▁▂▃▄▅▆▇█"
 GAP = "·"  # nothing was measured there
@@ -138,7 +138,7 @@ def ratio_strokes(rows: Sequence[EffectRow], width: int) -> tuple[Stroke, ...]:
             continue
         floor = None if row.floor_low is None or row.floor_high is None else (row.floor_low, row.floor_high)
         bar = interval(row.ratio, row.low, row.high, axis=axis, floor=floor)
-        strokes.append(Stroke(text=f"{name}  {bar}", tone=VERDICTS[row.verdict].tone))
+        strokes.append(Stroke(text=f"{name}  {bar}", tone=mark(row.verdict, row.direction)[1]))
     return (*strokes, Stroke(text=" " * (room + 2) + axis.labels, tone="muted"))
 
 

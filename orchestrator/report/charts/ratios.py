@@ -20,7 +20,7 @@ from orchestrator.report.charts.theme import (
 from orchestrator.report.charts.vega import Spec, mark, nominal, quantitative
 from orchestrator.report.words import shown_line, span, times
 from orchestrator.schedule import AA_LABEL
-from orchestrator.vocabulary import VERDICTS
+from orchestrator.vocabulary import mark as sign_and_tone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class EffectRow:
     label: str  # arm's name, or the heading
     arm: str | None  # None: a heading
     verdict: str | None = None
+    direction: str | None = None  # faster, slower; None: neither is supported
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -72,8 +73,8 @@ def forest(
 
 
 def _effect_row(top: float, row: EffectRow, palette: Palette, layout: Layout) -> dict[str, Any]:
-    verdict = VERDICTS[row.verdict] if row.verdict else None
-    colour, sign = ("muted", "") if verdict is None else (TONES[verdict.tone], verdict.sign)
+    sign, tone = ("", "muted") if row.verdict is None else sign_and_tone(row.verdict, row.direction)
+    colour = TONES[tone]
     words = f"{sign} {(row.verdict or '').replace('_', ' ')}".strip()
     if not layout.narrow and row.ratio is not None:
         interval = f" ({span(row.low, row.high)})" if row.low is not None else ""

@@ -81,6 +81,7 @@ def _row(one: Comparison) -> EffectRow:
         label=one.treatment,
         arm=one.treatment,
         verdict=one.verdict,
+        direction=one.direction if one.split is None else None,
         ratio=one.ratio,
         low=one.ci_low,
         high=one.ci_high,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.report.sketches import Axis, course, interval, plain_letters, squeezed
+from orchestrator.report.charts.ratios import EffectRow
+from orchestrator.report.sketches import Axis, course, interval, plain_letters, ratio_strokes, squeezed
 from orchestrator.report.words import shortened, visible
 
 RATIOS = st.floats(0.01, 100.0)
@@ -82,3 +83,9 @@ def test_a_long_name_keeps_both_ends() -> None:
     assert shortened("mlx_lm_draft block_size=16", 12) == "mlx_lm…ze=16"
     assert shortened("short", 12) == "short"
     assert len(shortened("x" * 99, 24)) == 24
+
+
+@pytest.mark.parametrize(("direction", "tone"), [("faster", "good"), ("slower", "bad"), (None, "good")])
+def test_slower_is_not_drawn_as_good(direction: str | None, tone: str) -> None:
+    row = EffectRow(label="a", arm="a", verdict="supported", direction=direction, ratio=0.5, low=0.4, high=0.6)
+    assert [stroke.tone for stroke in ratio_strokes([row], 80)] == ["muted", tone, "muted"]
