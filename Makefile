@@ -21,7 +21,7 @@ CREATE := $(PYTHON) -m venv
 endif
 
 .PHONY: help quickstart setup test test-fast test-costs test-nightly check lint format types migrations docs verify-quickstart gallery \
-	lock clean
+	method-tables judge-tables lock clean
 
 help:
 	@echo "make quickstart  a real model, three arms, interleaved, stored, audited (a few minutes)"
@@ -73,6 +73,10 @@ gallery: $(VENV)/.dev
 # The tables of docs/method.md, measured anew: two minutes of one core. A change of the method needs it.
 method-tables: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.method_tables --measure --runs 2000
+
+# Those of docs/design/judge.md: eight minutes of one core. Threads of linear algebra would count as work while they spin.
+judge-tables: $(VENV)/.dev
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.judge_tables --measure
 
 # ---- checks: the same here, in pre-commit and in CI -----------------------------------------------------------------
 

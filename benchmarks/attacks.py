@@ -202,6 +202,79 @@ def growing_noise(rng: Random, order: Order) -> tuple[Floats, float]:
     return plain(rng, order) * scale, 0.0
 
 
+def clock_ticks(rng: Random, order: Order) -> tuple[Floats, float]:
+    """A clock that ticks every 16 ms times waits of about 100 ms; a true effect of 3 %. Most of the rounds are ties."""
+    waits = 0.1 * np.exp(plain(rng, order) + 0.03 * of(order, TREATMENT))
+    return np.log(np.ceil(waits / 0.016) * 0.016), 0.03
+
+
+def clock_phase(rng: Random, order: Order) -> tuple[Floats, float]:
+    """The same clock, started at any phase: a wait is a tick longer or shorter by chance."""
+    waits = 0.1 * np.exp(plain(rng, order) + 0.03 * of(order, TREATMENT))
+    begins = 0.016 * rng.random(waits.shape)
+    return np.log((np.floor((begins + waits) / 0.016)) * 0.016), 0.03
+
+
+def clock_edge(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Waits of 111 and 113 ms, to 0.1 %, on either side of a tick of 16 ms: an effect of 1.8 % shows as 14 %."""
+    waits = np.exp(0.001 * rng.standard_normal((*order.shape, 1))) * np.where(of(order, TREATMENT) > 0, 0.113, 0.111)
+    return np.log(np.ceil(waits / 0.016) * 0.016), math.log(113 / 111)
+
+
+def lasting_stalls(rng: Random, order: Order) -> tuple[Floats, float]:
+    """The machine stalls to 0.7x, for ten trials on the average, a fifth of the time."""
+    state, slow = rng.random() < 0.2, np.zeros(order.size)
+    for trial in range(order.size):
+        state = rng.random() < (0.9 if state else 0.025)
+        slow[trial] = state * math.log(0.7)
+    return plain(rng, order) + slow.reshape(*order.shape, 1), 0.0
+
+
+def stalls_of_one_that_last(rng: Random, order: Order) -> tuple[Floats, float]:
+    """The treatment alone stalls to 0.7x, for four rounds on the average, a fifth of the time.
+
+    The truth is the mean of the rounds that ran.
+    """
+    state, slow = rng.random() < 0.2, np.zeros(order.shape[0])
+    for round_ in range(order.shape[0]):
+        state = rng.random() < (0.75 if state else 0.0625)
+        slow[round_] = state * math.log(0.7)
+    return plain(rng, order) + of(order, TREATMENT) * slow[:, None, None], float(slow.mean())
+
+
+def failed_when_slow(rng: Random, order: Order) -> tuple[Floats, float]:
+    """One prompt of five fails in the treatment alone, in the half of the rounds in which it would be 30 % slower."""
+    y = plain(rng, order, 5) + 0.4 * np.arange(5)[None, None, :]
+    bad = rng.random(order.shape) < 0.5
+    lost = (order == TREATMENT) & bad
+    y[:, :, 4] += (order == TREATMENT) * bad * math.log(0.7)
+    y[:, :, 4][lost] = np.nan
+    return y, math.log(0.7) / 10
+
+
+def few_generations(rng: Random, order: Order) -> tuple[Floats, float]:
+    """The treatment gives one answer of five in every other round, and not of one prompt: all arms are equal."""
+    y = plain(rng, order, 5) + 0.4 * np.arange(5)[None, None, :]
+    keeps = rng.integers(5, size=order.shape)[:, :, None] == np.arange(5)[None, None, :]
+    few = (order == TREATMENT) & (np.arange(order.shape[0]) % 2 == 0)[:, None]
+    y[few[:, :, None] & ~keeps] = np.nan
+    return y, 0.0
+
+
+def censored(rng: Random, order: Order) -> tuple[Floats, float]:
+    """Noise of 5 %, the treatment 5 % slower, and a limit that takes every value below -8 % away, whatever the arm."""
+    y = 0.05 * rng.standard_normal((*order.shape, 1)) - 0.05 * of(order, TREATMENT)
+    y[y < -0.08] = np.nan
+    return y, -0.05
+
+
+def evicted(rng: Random, order: Order) -> tuple[Floats, float]:
+    """A treatment's trial puts the control's weights out of memory: the next trial of the control is 3 % slower."""
+    y, labels = plain(rng, order), order.ravel()
+    after = np.concatenate([[False], (labels[:-1] == TREATMENT) & (labels[1:] != TREATMENT)])
+    return y - 0.03 * after.reshape(*order.shape, 1), 0.0
+
+
 ATTACKS: dict[str, tuple[Attack, tuple[str, ...], Sequence[int]]] = {
     "a third arm stalls in 20 %": (stalling_third, (*THREE, "other"), (8, 20)),
     "exponential slow-downs of one arm, mean -3 %": (skewed, THREE, (8, 40)),
@@ -229,6 +302,15 @@ ATTACKS: dict[str, tuple[Attack, tuple[str, ...], Sequence[int]]] = {
     "ten times slower in one round only": (one_round, THREE, (8, 40)),
     "every other trial 5 % slower": (alternating, THREE, (8, 20)),
     "noise that grows tenfold": (growing_noise, THREE, (8, 20)),
+    "a clock of 16 ms for waits of 100 ms, effect 3 %": (clock_ticks, THREE, (8, 40)),
+    "the same clock, an effect of 1.8 % across a tick": (clock_edge, THREE, (8,)),
+    "the same clock at any phase, effect 3 %": (clock_phase, THREE, (8, 40)),
+    "stalls of the machine that last ten trials": (lasting_stalls, THREE, (8, 40)),
+    "stalls of one arm that last four rounds": (stalls_of_one_that_last, THREE, (8, 40)),
+    "one prompt fails where one arm would be slow": (failed_when_slow, THREE, (20,)),
+    "one answer of five in every other round of one arm": (few_generations, THREE, (8, 20)),
+    "a limit takes slow values away, 5 % slower": (censored, THREE, (8, 40)),
+    "one arm slows the control's next trial": (evicted, THREE, (8, 20)),
 }
 
 

@@ -46,11 +46,11 @@ def measure(runs: int) -> dict[str, Any]:
         "no_effect": by_method(1.0, runs),
         "true_effect": by_method(EFFECT, runs),
         "verdicts": by_effect(runs // VERDICT_SHARE),
-        "truth": [_finite(asdict(figure)) for check in CHECKS.values() for figure in check(runs // TRUTH_SHARE)],
+        "truth": [finite(asdict(figure)) for check in CHECKS.values() for figure in check(runs // TRUTH_SHARE)],
     }
 
 
-def _finite(figure: Mapping[str, Any]) -> dict[str, Any]:
+def finite(figure: Mapping[str, Any]) -> dict[str, Any]:
     """A figure without the bounds that it does not have: JSON knows no infinity."""
     return {name: value for name, value in figure.items() if not (isinstance(value, float) and math.isinf(value))}
 
@@ -87,12 +87,20 @@ def tables(results: Mapping[str, Any]) -> dict[str, str]:
 
 
 def rendered(page: str, results: Mapping[str, Any]) -> str:
-    """The page with its tables written anew.
+    """The page with its tables written anew; see `replaced`."""
+    return replaced(page, tables(results), PAGE)
+
+
+def replaced(page: str, texts: Mapping[str, str], path: Path) -> str:
+    """A page with these tables, by name, in their places.
+
+    Args:
+        path: the page's, for the error.
 
     Raises:
         ValueError: the page has no place for one of them.
     """
-    for name, table in tables(results).items():
+    for name, table in texts.items():
         begin, end = f"<!-- table {name} -->\n", f"<!-- end of {name} -->"
         page, found = re.subn(
             re.escape(begin) + ".*?" + re.escape(end),
@@ -101,7 +109,7 @@ def rendered(page: str, results: Mapping[str, Any]) -> str:
             flags=re.DOTALL,
         )
         if found != 1:
-            raise ValueError(f"{PAGE}: {found} places for the table {name}, expected 1")
+            raise ValueError(f"{path}: {found} places for the table {name}, expected 1")
     return page
 
 
@@ -127,7 +135,7 @@ def _shares(head: str, table: Table, *, loud: float = math.inf) -> str:
         [name, *(f"**{share:.3f}**" if share > loud else f"{share:.3f}" for share in shares.values())]
         for name, shares in table.items()
     ]
-    return _markdown([head, *(column.replace("_", " ") for column in columns)], rows)
+    return markdown([head, *(column.replace("_", " ") for column in columns)], rows)
 
 
 def _truth(figures: Sequence[Mapping[str, Any]]) -> str:
@@ -160,10 +168,10 @@ def _truth(figures: Sequence[Mapping[str, Any]]) -> str:
             of("noise", "lost against x 1"),
         ],
     ]
-    return _markdown(["setting", "measured, the worst of its cases", "share"], rows)
+    return markdown(["setting", "measured, the worst of its cases", "share"], rows)
 
 
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

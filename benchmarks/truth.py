@@ -25,6 +25,7 @@ from orchestrator.statistics.comparability import Asked, Scope
 from orchestrator.statistics.drift import Floats
 from orchestrator.statistics.family import step_down
 from orchestrator.statistics.observations import ScopeTrials, Usable
+from orchestrator.statistics.resolution import steps_of
 from orchestrator.statistics.variation import unlike_tails, variation_of
 from orchestrator.statistics.verdicts import Case, decide, lies_inside
 
@@ -136,6 +137,10 @@ def judged(used: ScopeTrials, others: Sequence[str] = ()) -> Judged:
             series, alpha=ALPHA, margin=MARGIN, seed=0, lower_is_faster=False, arms=(TREATMENT, CONTROL)
         )
         unlike += [] if tails is None else [tails]
+    steps = steps_of(used, treatment=TREATMENT, control=CONTROL, margin=MARGIN)
+    equality = None if steps is None else steps.against_equality()
+    step = None if steps is None else steps.against_effect(series.mean)
+    unlike += [] if equality is None else [equality]
     family_p = None
     if others:
         pairs = {name: pair for name in (TREATMENT, *others) if (pair := used.pair(name, CONTROL)) is not None}
@@ -151,6 +156,7 @@ def judged(used: ScopeTrials, others: Sequence[str] = ()) -> Judged:
             carry_over=None,
             alpha=ALPHA,
             margin=MARGIN,
+            doubts=() if step is None else (step,),
             unlike=tuple(unlike),
         )
     )

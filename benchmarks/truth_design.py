@@ -79,7 +79,7 @@ def gaps(runs: int) -> None:
     print(f"\n{'lacking':>26} {'as':>9} {'clear of 1':>10} {'supported':>9} {'no difference':>13}")
     for name, pick in LACKING.items():
         for without_row in (True, False):
-            found = [_first(_judged(_lacking(pick, seed, without_row=without_row))) for seed in range(runs)]
+            found = [_first(_judged(lacking(pick, seed, without_row=without_row))) for seed in range(runs)]
             clear = np.mean([one.ci_low is not None and one.ci_high is not None and not _holds_1(one) for one in found])
             verdicts = [one.verdict for one in found]
             shares = f"{_share(verdicts, 'supported'):>9.3f} {_share(verdicts, 'no_difference'):>13.3f}"
@@ -90,25 +90,43 @@ def _holds_1(one: Comparison) -> bool:
     return (one.ci_low or 0.0) <= 1 <= (one.ci_high or np.inf)
 
 
-Pick = Callable[[pd.DataFrame, np.random.Generator], tuple[Floats, Flags]]
+# Returns the factor of each row's value and the rows that lack it, for rows, which of them are the arm's, and luck.
+Pick = Callable[[pd.DataFrame, Flags, np.random.Generator], tuple[Floats, Flags]]
 
 
 def _late(size: float) -> Pick:
-    def pick(frame: pd.DataFrame, rng: np.random.Generator) -> tuple[Floats, Flags]:
+    def pick(frame: pd.DataFrame, mine: Flags, rng: np.random.Generator) -> tuple[Floats, Flags]:
         last = (frame["position"] == 2).fillna(value=False).to_numpy(dtype=bool)
-        return np.where(last, 1.0 - size, 1.0), last & (rng.random(len(frame)) < 0.9)
+        return np.where(last, 1.0 - size, 1.0), mine & last & (rng.random(len(frame)) < 0.9)
 
     return pick
 
 
-def _stalling(frame: pd.DataFrame, rng: np.random.Generator) -> tuple[Floats, Flags]:
-    stalled = (frame["arm"] == "t0").to_numpy(dtype=bool) & (rng.random(len(frame)) < 0.2)
+def _stalling(frame: pd.DataFrame, mine: Flags, rng: np.random.Generator) -> tuple[Floats, Flags]:
+    stalled = mine & (rng.random(len(frame)) < 0.2)
     return np.where(stalled, 0.5, 1.0), stalled
 
 
-def _early(frame: pd.DataFrame, rng: np.random.Generator) -> tuple[Floats, Flags]:
+def _early(frame: pd.DataFrame, mine: Flags, rng: np.random.Generator) -> tuple[Floats, Flags]:
     early = (frame["round"] < 6).fillna(value=False).to_numpy(dtype=bool)
-    return np.where(early, 0.9, 1.0), early & (rng.random(len(frame)) < 0.9)
+    return np.where(early, 0.9, 1.0), mine & early & (rng.random(len(frame)) < 0.9)
+
+
+def _one_prompt(frame: pd.DataFrame, mine: Flags, rng: np.random.Generator) -> tuple[Floats, Flags]:
+    slow = mine & (frame["prompt_id"] == "p4").to_numpy(dtype=bool) & (rng.random(len(frame)) < 0.5)
+    return np.where(slow, 0.7, 1.0), slow
+
+
+def _limit(frame: pd.DataFrame, mine: Flags, rng: np.random.Generator) -> tuple[Floats, Flags]:
+    logs = 0.05 * rng.standard_normal(len(frame))
+    return np.exp(logs), logs < -0.08
+
+
+def _answers(frame: pd.DataFrame, mine: Flags, rng: np.random.Generator) -> tuple[Floats, Flags]:
+    kept = "p" + pd.Series(rng.integers(5, size=100)).astype(str)
+    other = frame["prompt_id"] != frame["round"].fillna(0).astype(int).map(kept)
+    every_other = (frame["round"] % 2 == 0).fillna(value=False)
+    return np.ones(len(frame)), mine & (other & every_other).to_numpy(dtype=bool)
 
 
 LACKING: dict[str, Pick] = {
@@ -116,16 +134,24 @@ LACKING: dict[str, Pick] = {
     "last places, 20 % slower": _late(0.2),
     "its stalled fifth": _stalling,
     "the slow first six rounds": _early,
+    "one prompt of five where slow": _one_prompt,
+    "below a limit, either arm": _limit,
+    "four answers of five, every other round": _answers,
 }
+OF_FIVE = (_one_prompt, _answers)  # prompts; the others have one
 
 
-def _lacking(pick: Pick, seed: int, *, without_row: bool) -> pd.DataFrame:
-    run = FlatRun(effects={"plain": 1.0, "t0": 1.0}, rounds=20, noise=0.01, drift=0.0, seed=seed, prompts={"p": "x"})
+def lacking(pick: Pick, seed: int, *, without_row: bool) -> pd.DataFrame:
+    """Return the rows of 20 rounds of equal arms from which `pick` takes values, or the rows themselves."""
+    prompts = {f"p{number}": "x" for number in range(5 if pick in OF_FIVE else 1)}
+    run = FlatRun(effects={"plain": 1.0, "t0": 1.0}, rounds=20, noise=0.01, drift=0.0, seed=seed, prompts=prompts)
     frame = run.frame()
-    factor, picked = pick(frame, np.random.default_rng(seed))
+    measured = frame["round"].notna().to_numpy()
+    mine = (frame["arm"] == "t0").to_numpy(dtype=bool) & measured
+    factor, picked = pick(frame, mine, np.random.default_rng(seed))
     frame = frame.assign(end_to_end_tps=frame["end_to_end_tps"] * factor)
-    mine = pd.Series(picked & (frame["arm"] == "t0").to_numpy(dtype=bool) & frame["round"].notna().to_numpy())
-    return frame[~mine] if without_row else changed(frame, mine, end_to_end_tps=None)
+    gone = pd.Series(picked & measured)
+    return frame[~gone] if without_row else changed(frame, gone, end_to_end_tps=None)
 
 
 def scopes(runs: int) -> None:

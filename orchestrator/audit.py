@@ -61,7 +61,9 @@ __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", 
 # 7: "no difference" requires similar times between tokens as well
 # 8: versions that the arms' environments declare are compared and do not confound
 # 9: trials that lack values without a stored loss count as lost; an arm that fails more often is not "no difference"
-METHOD_VERSION = "9"
+# 10: values in steps larger than the margin, as of a coarse clock, are no "no difference"; an effect that one step can
+#     make is not "supported"
+METHOD_VERSION = "10"
 TTFT = "ttft_s"
 
 

@@ -99,7 +99,7 @@ def estimate_effect(frame: pd.DataFrame, *, treatment: str, control: str, alpha:
         frame: rows in time order with columns `round` (int), `position` (int, within the round), `arm` (str) and
             `value` (float > 0, in any unit). More arms may be there. An optional column `prompt` names what the round
             was about; prompts then weigh the same, however many rounds each of them has. Rounds in which one of the
-            two arms is missing are left out.
+            two arms is missing are left out. Whether they are missing by chance is not tested here: the audit does.
         alpha: level; the interval has confidence 1 - alpha.
         seed: of the exchanges drawn, where there are too many to take all.
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -59,27 +60,22 @@ def judge(frame: pd.DataFrame, plan: Plan, *, metric: str | None = None) -> Audi
         ValueError: a column is missing.
     """
     design = plan.design
-    if not was_randomised(frame):
-        return audit_by_drift(
-            frame,
-            control=plan.control,
-            metric=metric or design.metric,
-            alpha=design.alpha,
-            margin=design.margin,
-            seed=design.seed,
-            method_version=METHOD_VERSION,
+    audited = partial(audit_by_drift, method_version=METHOD_VERSION)
+    if was_randomised(frame):
+        audited = partial(
+            audit,
+            inference=inference_of(plan),
+            arms=[arm.name for arm in plan.arms],
+            together=rounds_together(plan),
+            declared=declared_packages(plan),
         )
-    return audit(
+    return audited(
         frame,
         control=plan.control,
         metric=metric or design.metric,
         alpha=design.alpha,
         margin=design.margin,
         seed=design.seed,
-        inference=inference_of(plan),
-        arms=[arm.name for arm in plan.arms],
-        together=rounds_together(plan),
-        declared=declared_packages(plan),
     )
 
 

@@ -13,6 +13,7 @@ from orchestrator.statistics.comparability import Differences, Reason
 from orchestrator.statistics.findings import Comparison, Included
 from orchestrator.statistics.heat import carry_over_reason, hides_a_difference, may_be_heat
 from orchestrator.statistics.observations import ALL
+from orchestrator.statistics.resolution import steps_of
 from orchestrator.statistics.run_drift import drift_note
 from orchestrator.statistics.scoped import AuditRun, Scoped, effect_in
 from orchestrator.statistics.tails import unlike_inter_tokens
@@ -122,7 +123,9 @@ def _unlike(run: AuditRun, one: Scoped, treatment: str) -> tuple[Reason, ...]:
             margin=run.margin,
             seed=run.seed,
         )
-    found = [*varied.notes, *(reason for reason in (tails, waits) if reason is not None)]
+    steps = steps_of(one.used, treatment=treatment, control=run.control, margin=run.margin)
+    coarse = None if steps is None else steps.against_equality()
+    found = [*varied.notes, *(reason for reason in (tails, waits, coarse) if reason is not None)]
     found += _missing_prompts(one, run, treatment)
     if not varied.inside and not found:
         text = (
@@ -150,7 +153,7 @@ def _case(run: AuditRun, one: Scoped, treatment: str, *, included: Scoped | None
         alpha=run.alpha,
         margin=run.margin,
         squares=None if run.together == 1 else _squares(one.series.get(treatment)),
-        doubts=() if heat is None or marked is not None else (heat,),
+        doubts=(*(() if heat is None or marked is not None else (heat,)), *_coarse(run, one, treatment)),
         limits=(
             *differences.unknown,
             *((marked,) if hidden and marked is not None else ()),
@@ -158,6 +161,14 @@ def _case(run: AuditRun, one: Scoped, treatment: str, *, included: Scoped | None
         ),
         unlike=_unlike(run, one, treatment),
     )
+
+
+def _coarse(run: AuditRun, one: Scoped, treatment: str) -> tuple[Reason, ...]:
+    """Report an effect that may be one step of a coarse clock."""
+    series = one.series.get(treatment)
+    steps = steps_of(one.used, treatment=treatment, control=run.control, margin=run.margin)
+    found = None if steps is None or series is None else steps.against_effect(series.mean)
+    return () if found is None else (found,)
 
 
 def _squares(series: Series | None) -> int:

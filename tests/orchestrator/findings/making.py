@@ -1,15 +1,17 @@
 """Arms and answers for tests of the findings."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from orchestrator.findings.losslessness import losslessness
 from orchestrator.findings.records import Answer, ArmRecord, Step
 from orchestrator.findings.values import Losslessness
 from orchestrator.report.document import Section
 from orchestrator.report.sections.same_answers import losslessness_section
 
 TOKEN_US = 10_000  # of a plain step
+TOKENS = 40  # of an answer that leaves the control's
 
 
 def arm(name: str = "plain", **changes: Any) -> ArmRecord:
@@ -103,3 +105,34 @@ def shown(result: Losslessness) -> tuple[str, ...]:
     section = losslessness_section(result)
     assert isinstance(section, Section)
     return section.lines
+
+
+def parting(of: str, places: Mapping[str, int | None], *, proposing: bool = True) -> list[Answer]:
+    """Answers that leave the control's at these tokens."""
+    return [
+        answer(
+            of,
+            [1] * TOKENS if place is None else [1] * place + [2] * (TOKENS - place),
+            prompt_id=prompt,
+            steps=None if of == "plain" else [(3 if proposing else 0, 0, 1)] * TOKENS,
+        )
+        for prompt, place in places.items()
+    ]
+
+
+def judged(places: Mapping[str, list[int | None]], arms: tuple[ArmRecord, ...]) -> Losslessness:
+    """The findings of arms whose answers to the prompts in turn leave the control's at these tokens."""
+    given = []
+    for name, each in places.items():
+        given += parting(name, {f"quick/{number}": place for number, place in enumerate(each)})
+    found = losslessness(arms, given, control="plain", probes={})
+    assert found is not None
+    return found
+
+
+def flagged(found: Losslessness) -> list[str]:
+    """The arms that diverge earlier than rounding explains."""
+    return [one.arm for one in found.arms if one.too_early is not None]
+
+
+ARMS = (arm("plain"), drafting("one"), drafting("other"))

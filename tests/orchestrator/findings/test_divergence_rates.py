@@ -1,47 +1,11 @@
 """An arm that diverges earlier than rounding explains."""
 
-from collections.abc import Mapping
-
-import numpy as np
 import pytest
 
+from benchmarks.judge_tables import early_divergences
 from orchestrator.findings.losslessness import losslessness
-from orchestrator.findings.records import Answer, ArmRecord
-from orchestrator.findings.rounds import Floats
-from orchestrator.findings.values import Losslessness
-from tests.orchestrator.findings.making import answer, arm, drafting, shown
-
-TOKENS = 40
-ROUNDING = 0.004  # of gaps that are evenly spread up to 1
-
-
-def parting(of: str, places: Mapping[str, int | None], *, proposing: bool = True) -> list[Answer]:
-    """Answers that leave the control's at these tokens."""
-    return [
-        answer(
-            of,
-            [1] * TOKENS if place is None else [1] * place + [2] * (TOKENS - place),
-            prompt_id=prompt,
-            steps=None if of == "plain" else [(3 if proposing else 0, 0, 1)] * TOKENS,
-        )
-        for prompt, place in places.items()
-    ]
-
-
-def judged(places: Mapping[str, list[int | None]], arms: tuple[ArmRecord, ...]) -> Losslessness:
-    given = []
-    for name, each in places.items():
-        given += parting(name, {f"quick/{number}": place for number, place in enumerate(each)})
-    found = losslessness(arms, given, control="plain", probes={})
-    assert found is not None
-    return found
-
-
-def flagged(found: Losslessness) -> list[str]:
-    return [one.arm for one in found.arms if one.too_early is not None]
-
-
-ARMS = (arm("plain"), drafting("one"), drafting("other"))
+from orchestrator.findings.records import ArmRecord
+from tests.orchestrator.findings.making import ARMS, arm, drafting, flagged, judged, parting, shown
 
 
 def test_an_arm_that_parts_first_in_every_prompt_is_flagged_and_its_peer_is_not() -> None:
@@ -85,25 +49,9 @@ def test_an_arm_that_times_passes_of_the_same_width_is_a_peer() -> None:
     assert flagged(judged(places, (*ARMS[:2], timing))) == ["one"]
 
 
-def flips(luck: np.random.Generator, gaps: Floats, size: float) -> list[int | None]:
-    """Return for each prompt the place at which noise of this size first exceeds the gap."""
-    hit = np.abs(luck.normal(0, size, gaps.shape)) > gaps
-    return [int(row.argmax()) if row.any() else None for row in hit]
-
-
 @pytest.mark.parametrize(("size", "least", "most"), [(1, 0.0, 0.05), (4, 0.8, 1.0)])
 def test_four_times_the_rounding_is_flagged_and_the_rounding_itself_is_not(
     size: int, least: float, most: float
 ) -> None:
-    """40 prompts; the gaps are one model's, the noise each arm's own. Gaps near 0 are as frequent as others."""
-    luck = np.random.default_rng(5)
-    hits = 0
-    for _ in range(60):
-        gaps = luck.random((40, TOKENS))
-        places: dict[str, list[int | None]] = {
-            "plain": [None] * 40,
-            "one": flips(luck, gaps, size * ROUNDING),
-            "other": flips(luck, gaps, ROUNDING),
-        }
-        hits += "one" in flagged(judged(places, ARMS))
+    hits = sum("one" in found for found in early_divergences(size, 60))
     assert least <= hits / 60 <= most

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from benchmarks.judge_tables import wandering
 from orchestrator.statistics.history import FALSE_ALARMS, MIN_POINTS, Point, change_points, neighbours_correlation
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -73,16 +74,6 @@ def test_one_odd_run_is_no_change_of_level() -> None:
     values = noisy([10.0] * 30)
     values[14] = 20.0
     assert change_points(points(values)) == ()
-
-
-def wandering(length: int, correlation: float, seed: int) -> list[float]:
-    """A first-order autoregression around one level, with news of 1 %."""
-    draw = np.random.default_rng(seed)
-    level, logs = draw.normal(0, 0.01 / np.sqrt(1 - correlation**2)), []
-    for news in draw.normal(0, 0.01, length):
-        level = correlation * level + news
-        logs.append(level)
-    return list(10 * np.exp(logs))
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.4, 0.8])

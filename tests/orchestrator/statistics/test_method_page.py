@@ -1,10 +1,12 @@
 """docs/method.md shows what was measured, with the method of today, and every figure of known truth keeps its bound."""
 
 import json
+from itertools import islice
 
 import pytest
 
-from benchmarks.method_tables import PAGE, RESULTS, rendered, tables
+from benchmarks import judge_tables
+from benchmarks.method_tables import PAGE, RESULTS, rendered, replaced, tables
 from benchmarks.truth import Figure
 from orchestrator.audit import METHOD_VERSION
 
@@ -34,3 +36,25 @@ def test_every_known_truth_was_found() -> None:
 def test_a_page_without_a_place_for_a_table_is_refused() -> None:
     with pytest.raises(ValueError, match=f"0 places for the table {next(iter(tables(MEASURED)))}"):
         rendered("# The method", MEASURED)
+
+
+JUDGE = json.loads(judge_tables.RESULTS.read_text(encoding="utf-8"))
+
+
+def test_the_judges_page_shows_the_figures_that_were_measured() -> None:
+    page = judge_tables.PAGE.read_text(encoding="utf-8")
+    assert replaced(page, judge_tables.tables(JUDGE), judge_tables.PAGE) == page
+
+
+@pytest.mark.parametrize("check", judge_tables.CHECKS)
+def test_every_figure_of_the_judge_is_of_todays_method_and_keeps_its_bound(check: str) -> None:
+    result = JUDGE[check]
+    assert result["method_version"] == METHOD_VERSION, "run: make judge-tables"
+    figures = [Figure(**figure) for figure in result["figures"]]
+    assert figures
+    assert [str(figure) for figure in figures if not figure.holds] == []
+
+
+@pytest.mark.parametrize("check", ["evenings", "early", "missing"])
+def test_the_measuring_works_at_small_size(check: str) -> None:
+    assert len(list(islice(judge_tables.CHECKS[check](2), 3))) == 3
