@@ -6,7 +6,7 @@ The first table holds random walks of 0 to 4 % per trial. Without heat, a true 5
 stopped wrongly; with an arm that leaves heat (decay 0.8) and has no effect, an interval clear of 1 is stopped rightly.
 The second asks whether the order of prompts looks like carry-over: rounds of one prompt each, prompts far apart, with
 effects that differ by prompt, and no carry-over at all. The third is the guard's cost under each drift profile, with 8
-rounds and no heat. About five minutes for 100 runs.
+rounds and no heat. In the last both arms leave heat, which decays unlike. About five minutes for 100 runs.
 """
 
 import math
@@ -29,6 +29,12 @@ from orchestrator.statistics.simulate import simulated_runs
 WALKS = (0.0, 0.01, 0.02, 0.04)  # per trial
 HEATS = (0.12, 0.25)
 ENTRIES = (CONTROL, AA_LABEL, TREATMENT)
+UNLIKE = (  # heats and decays of the treatment and the control
+    ((0.12, 0.25), (0.9, 0.0)),
+    ((0.25, 0.12), (0.9, 0.5)),
+    ((0.05, 0.1), (0.9, 0.0)),
+    ((0.12, 0.12), (0.0, 0.9)),
+)
 EFFECT, DECAY, NOISE = 0.05, 0.8, 0.01
 
 
@@ -58,6 +64,17 @@ def profile_runs(profile: str, effect: float, rounds: int, runs: int) -> Iterato
         labels = names[run.arms]
         y = run.y + math.log1p(effect) * (labels == TREATMENT)
         yield ScopeTrials(y=y, rounds=run.rounds, labels=labels, prompts=None)
+
+
+def unlike_heats(heats: Sequence[float], decays: Sequence[float], rounds: int, runs: int) -> Iterator[ScopeTrials]:
+    """Runs without drift and without an effect; the treatment and the control each leave their own heat."""
+    for run in range(runs):
+        rng = np.random.default_rng(run)
+        labels = np.array([label for one in draw_rounds(ENTRIES, rounds, run) for label in one], dtype=object)
+        y = NOISE * rng.standard_t(4, len(labels))
+        for own, heat, decay in zip((labels == TREATMENT, labels != TREATMENT), heats, decays, strict=True):
+            y = y - heat_of([-math.log1p(-heat) * one for one in own], decay, 0.0)
+        yield ScopeTrials(y=y, rounds=np.repeat(np.arange(rounds), len(ENTRIES)), labels=labels, prompts=None)
 
 
 def stopped(runs: Iterator[ScopeTrials]) -> Sequence[float]:
@@ -106,6 +123,13 @@ def main() -> None:
         for effect in (EFFECT, 2 * EFFECT):
             clear, _, _, stands = stopped(profile_runs(profile, effect, 8, runs))
             print(f"| {profile} | {effect:.0%} | {clear:.2f} | {stands:.2f} |", flush=True)
+
+    print("\n| heat (decay) of the treatment | of the control | rounds | clear of 1 | stands |\n|---|---|---|---|---|")
+    for heats, decays in UNLIKE:
+        for rounds in (8, 20):
+            clear, _, _, stands = stopped(unlike_heats(heats, decays, rounds, runs))
+            shown = " | ".join(f"{heat:.0%} ({decay:g})" for heat, decay in zip(heats, decays, strict=True))
+            print(f"| {shown} | {rounds} | {clear:.2f} | {stands:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

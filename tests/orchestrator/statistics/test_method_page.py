@@ -55,6 +55,17 @@ def test_every_figure_of_the_judge_is_of_todays_method_and_keeps_its_bound(check
     assert [str(figure) for figure in figures if not figure.holds] == []
 
 
+@pytest.mark.parametrize("rounds", [8, 20])
+def test_the_page_states_what_the_guard_against_heat_can_do_on_a_steep_walk(rounds: int) -> None:
+    of = {(each["case"], each["measured"]): round(each["value"] + 1e-9, 2) for each in JUDGE["walk"]["figures"]}
+    effect = f"{rounds} rounds, effect 5%, heat 0%"
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    sentence = page[page.index("walks by 4 % per trial") : page.index("Coarse values")]
+    for figure in (of[effect, "stands"], of[effect, "interval clear of 1"]):
+        assert f"{figure:.2f}" in sentence
+    assert f"{of[f'{rounds} rounds, effect 0%, heat 25%', 'stands']:.2f}" in sentence
+
+
 @pytest.mark.parametrize("check", ["evenings", "early", "missing"])
 def test_the_measuring_works_at_small_size(check: str) -> None:
     assert len(list(islice(judge_tables.CHECKS[check](2), 3))) == 3
