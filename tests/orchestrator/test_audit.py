@@ -430,6 +430,13 @@ def test_a_large_run_has_a_verdict_for_every_arm_and_class() -> None:
     assert len(result.comparisons) == 19 * 6
 
 
+def test_prompts_weigh_the_same_although_some_had_more_rounds() -> None:
+    """Eight rounds over five prompts: half of the rounds hold the two that gain, two fifths of the prompts do."""
+    effects = {"plain": 1.0, "draft": {"maths": 2.0, "code": 1.0, "prose": 1.0}}
+    frame = FlatRun(effects=effects, rounds=8, by_prompt=True, noise=0.001, drift=0.0).frame()
+    assert overall(judged(frame), "draft").ratio == pytest.approx(2.0**0.4, rel=0.02)
+
+
 def test_what_one_arm_lacks_spoils_no_other_pair() -> None:
     frame = FlatRun(effects={"plain": 1.0, "fast": 2.0, "same": 1.0}, seed=1).frame()
     silent = (frame["prompt_id"] == "m1") & (frame["arm"] != "same")

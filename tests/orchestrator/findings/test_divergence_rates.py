@@ -49,6 +49,12 @@ def test_an_arm_that_times_passes_of_the_same_width_is_a_peer() -> None:
     assert flagged(judged(places, (*ARMS[:2], timing))) == ["one"]
 
 
+def test_the_level_is_shared_among_the_pairs_that_are_tested() -> None:
+    """First in five of five prompts has p = 0.031, which is rare for one pair and not for the two of a run."""
+    assert flagged(judged({"plain": [None] * 5, "one": [3] * 5, "other": [None] * 5}, ARMS)) == []
+    assert flagged(judged({"plain": [None] * 6, "one": [3] * 6, "other": [None] * 6}, ARMS)) == ["one"]
+
+
 @pytest.mark.parametrize(("size", "least", "most"), [(1, 0.0, 0.05), (4, 0.8, 1.0)])
 def test_four_times_the_rounding_is_flagged_and_the_rounding_itself_is_not(
     size: int, least: float, most: float

@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.audit import audit
 from orchestrator.statistics.findings import Comparison
+from orchestrator.statistics.resolution import Steps
 from tests.orchestrator.flat import FlatRun
 
 TICK_S = 0.016
@@ -51,6 +52,14 @@ def test_an_effect_inside_the_margin_that_crosses_a_tick_is_not_supported() -> N
     assert found.verdict == "could_be_drift"
     (text,) = texts(found)
     assert text.startswith("the values recur in steps of 14.3%: their clock or rounding can make such an effect")
+
+
+@pytest.mark.parametrize(("values", "hides"), [(8, True), (23, True), (24, False), (200, False)])
+def test_spread_values_hide_what_too_few_of_them_would_show(values: int, *, hides: bool) -> None:
+    """An effect of 2 % moves one in eight values by a step of 16 %: it may well move none of 23."""
+    steps = Steps(step=0.16, spread=0.6, values=values, margin=0.0202)
+    assert (steps.against_equality() is not None) == hides
+    assert steps.against_effect(0.03) is None
 
 
 def test_an_effect_of_several_ticks_is_supported() -> None:
