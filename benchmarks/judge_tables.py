@@ -242,7 +242,7 @@ def missing(runs: int) -> Figures:
             figure = partial(Figure, check="missing", case=f"{name}, no {'row' if without_row else 'value'}")
             clear = [one.ci_low is not None and (one.ci_low > 1 or (one.ci_high or math.inf) < 1) for one in found]
             yield figure(measured="interval clear of 1", value=_share(clear))
-            for verdict, most in (("supported", 0.1), ("no_difference", 0.05)):
+            for verdict, most in (("supported", 0.1), ("no_difference", 0.1)):
                 said = [one.verdict == verdict for one in found]
                 yield figure(measured=verdict.replace("_", " "), value=_share(said), most=most)
 

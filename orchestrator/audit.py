@@ -62,7 +62,7 @@ __all__ = ["METHOD_VERSION", "AaFloor", "AuditResult", "BestSet", "Comparison", 
 # 8: versions that the arms' environments declare are compared and do not confound
 # 9: trials that lack values without a stored loss count as lost; an arm that fails more often is not "no difference"
 # 10: values in steps larger than the margin, as of a coarse clock, are no "no difference"; an effect that one step can
-#     make is not "supported"
+#     make is not "supported"; two trials without a value in one arm alone are no "no difference" either
 METHOD_VERSION = "10"
 TTFT = "ttft_s"
 

@@ -13,8 +13,10 @@ import numpy as np
 from orchestrator.effects import Effect
 from orchestrator.estimation.inversion import Floats
 from orchestrator.statistics.comparability import Reason
-from orchestrator.statistics.losses import LIMIT_LEVEL, PairLosses
+from orchestrator.statistics.losses import PairLosses
 from orchestrator.statistics.observations import ScopeTrials
+
+EQUAL_LEVEL = 0.5  # of "no difference": two trials of one arm alone, p = 0.5, may hide 7 % of 20 rounds
 
 
 def worst_cases(first: ScopeTrials, *, treatment: str, control: str) -> tuple[ScopeTrials, ...]:
@@ -91,7 +93,7 @@ def limited(
         return None
     known = [one for one in bounds if one is not None]
     agree = [_inside(one, margin) if same else _clear_like(one, effect) for one in known]
-    fails_more = same and len(bounds) > 1 and losses.p_arm <= LIMIT_LEVEL
+    fails_more = same and len(bounds) > 1 and losses.p_arm <= EQUAL_LEVEL
     if known and all(agree) and not fails_more:
         return None
     worst = None if fails_more or not known else known[agree.index(False)]

@@ -79,6 +79,16 @@ def test_one_missing_value_forbids_no_difference_only_if_it_could_make_one() -> 
     assert whole(changed(frame, rows, end_to_end_tps=None), "same").verdict == "no_difference"
 
 
+def test_two_missing_values_of_one_arm_alone_forbid_no_difference() -> None:
+    """At half speed, two of twenty would be a loss of 7 %."""
+    frame = FlatRun(effects={"plain": 1.0, "same": 1.0}, rounds=20, noise=0.004).frame()
+    rows = ((frame["arm"] == "same") & frame["round"].isin([4, 9])).astype(bool)
+    assert whole(changed(frame, rows, end_to_end_tps=None), "same").verdict == "could_be_drift"
+    each = ((frame["arm"] == "same") & (frame["round"] == 4)) | ((frame["arm"] == "plain") & (frame["round"] == 12))
+    one_each = changed(frame, each.fillna(value=False), end_to_end_tps=None)
+    assert whole(one_each, "same").verdict == "no_difference"
+
+
 def test_an_arm_whose_stalled_trials_have_no_value_is_not_called_equal() -> None:
     """What is left of it is equal, and so is its worst round: what it would have shown is not known."""
     frame = FlatRun(effects={"plain": 1.0, "same": 1.0}, rounds=20, noise=0.004).frame()
