@@ -1,7 +1,7 @@
 -- Which configurations are slower now than under the versions before? [what is faster]
 --
 -- The same configuration, prompts and machine; the newest set of versions against the one before it. Nights differ in
--- more than their versions: for a claim, run both in one run (`engine.python`).
+-- more than their versions: to compare two releases, measure both in one run (`environment="mlx-lm==A","mlx-lm==B"`).
 --
 -- :percent = 2 (changes smaller than this are left out)
 WITH sums AS (

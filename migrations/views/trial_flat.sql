@@ -97,7 +97,8 @@ SELECT
     generation.first_byte_s AS first_byte_s,
     generation.first_visible_s AS first_visible_s,
     generation.inter_token_p95_s AS inter_token_p95_s,
-    generation.inter_token_reason AS inter_token_reason
+    generation.inter_token_reason AS inter_token_reason,
+    arm.environment AS environment
 FROM trial
 JOIN run ON run.id = trial.run_id
 JOIN experiment ON experiment.id = run.experiment_id

@@ -86,7 +86,7 @@ def test_a_revision_imports_nothing_of_the_project() -> None:
     assert revisions
     for path in revisions:
         imports = [line for line in path.read_text().splitlines() if line.startswith(("import ", "from "))]
-        assert imports == ["import sqlalchemy as sa", "from alembic import op"], path.name
+        assert set(imports) <= {"import sqlalchemy as sa", "from alembic import op"}, path.name
 
 
 def test_the_revisions_are_read_from_their_files_as_alembic_reads_them(database: Database) -> None:
@@ -107,7 +107,7 @@ def test_the_revisions_are_read_from_their_files_as_alembic_reads_them(database:
 def test_whoever_changes_a_view_adds_a_revision() -> None:
     """Views are created by an upgrade, so a database that has the newest revision already would keep the old ones."""
     views = b"".join(path.read_bytes() for path in view_files().values())
-    assert (HEAD, sha256(views).hexdigest()[:16]) == ("0010", "22c265208bd1a9e2")
+    assert (HEAD, sha256(views).hexdigest()[:16]) == ("0011", "f4dddffd114277c7")
 
 
 def test_upgrading_twice_changes_nothing(database: Database) -> None:

@@ -57,6 +57,10 @@ def test_two_releases_are_compared_and_do_not_confound(folder: Path) -> None:
         ("app 1.0", "app 1.0"),
         ("app 1.1", "app 1.1"),
     ]
+    assert rows(folder, "SELECT DISTINCT arm, environment FROM trial_flat ORDER BY arm") == [
+        ("app 1.0", "app 1.0"),
+        ("app 1.1", "app 1.1"),
+    ]
     assert rows(folder, "SELECT environment, name, version, is_named FROM locked_package WHERE name <> 'psutil'") == [
         ("app 1.0", "app", "1.0", 1),
         ("app 1.0", "helper", "1.0", 0),
