@@ -149,7 +149,13 @@ class WorkloadConfig:
     kind: str = setting(
         MISSING, "A file of prompts, or a long document with two questions.", limit=one_of("prompts", "two_turns")
     )
-    file: str | None = setting(None, "kind=prompts: JSONL, shipped (in conf/prompts) or your own.")
+    file: str | None = setting(
+        None, "kind=prompts: a file of prompts, shipped (in conf/prompts) or your own, or a folder of text files."
+    )
+    column: str | None = setting(None, "kind=prompts: the column of a CSV file that holds the prompts.")
+    first: int | None = setting(
+        None, "kind=prompts: take only so many prompts, the first ones. null: all.", limit=at_least(1)
+    )
     max_tokens: int = setting(MISSING, "Length of the longest answer.", limit=within(1, 1_000_000), unit="tokens")
     document_tokens: int = setting(
         33000, "kind=two_turns: approximate length of the document.", limit=within(100, 1_000_000)

@@ -85,7 +85,7 @@ def make_plan(
     arms = pinned(arms)
     if ask_hub:
         learn_sizes(arms)
-    prompts = _prompts(request, defaults, parts)
+    prompts, prompt_notes = _prompts(request, defaults, parts)
     control = choose_control(arms, _root_value(request, root, "control"))
     url: str | None = _group("db", request, defaults, parts)["url"]
     wanted = _group("design", request, defaults, parts)
@@ -100,7 +100,7 @@ def make_plan(
         prompts=prompts,
         design=design,
         gate=Gate(**_group("gate", request, defaults, parts)),
-        notes=(*notes, *detect_notes, *design_notes, *_shadow_notes(parts)),
+        notes=(*notes, *prompt_notes, *detect_notes, *design_notes, *_shadow_notes(parts)),
     )
     plan = _reaching_its_level(plan)
     refuse_known(plan)
@@ -238,19 +238,24 @@ def _root_value(request: _Request, root: Mapping[str, Any], key: str) -> str | N
     raise InputError(f"{where}: {key} takes a name, not {value!r}")
 
 
-def _prompts(request: _Request, defaults: Mapping[str, str], parts: Parts) -> tuple[Prompt, ...]:
-    """The prompt sets of all chosen workloads, joined."""
+def _prompts(
+    request: _Request, defaults: Mapping[str, str], parts: Parts
+) -> tuple[tuple[Prompt, ...], tuple[str, ...]]:
+    """The prompt sets of all chosen workloads, joined, and what was decided when their files were read."""
     options = _options("workload", request, defaults, parts)
     file = request.shared.get("workload.file")
     if file is not None and len(options) > 1:
         raise InputError(f"{file.where}: one file cannot serve several workloads ({', '.join(options)}); choose one")
     prompts: list[Prompt] = []
+    notes: list[str] = []
     workloads = [_workload(("workload", option), request, parts) for option in options]
     _check_use(workloads, request)
     for workload in workloads:
-        prompts += read_workload(workload)
+        found = read_workload(workload)
+        prompts += found.prompts
+        notes += found.notes
     _check_ids(prompts)
-    return tuple(prompts)
+    return tuple(prompts), tuple(notes)
 
 
 def _workload(part: Part, request: _Request, parts: Parts) -> dict[str, Any]:
@@ -261,10 +266,19 @@ def _workload(part: Part, request: _Request, parts: Parts) -> dict[str, Any]:
     return values
 
 
+_KINDS_OF_SETTINGS = {
+    "file": "prompts",
+    "column": "prompts",
+    "first": "prompts",
+    "document_tokens": "two_turns",
+    "seed": "two_turns",
+}
+
+
 def _check_use(workloads: Sequence[Mapping[str, Any]], request: _Request) -> None:
     """Require that at least one chosen workload uses each setting."""
     kinds = {workload["kind"] for workload in workloads}
-    for key, kind in (("file", "prompts"), ("document_tokens", "two_turns"), ("seed", "two_turns")):
+    for key, kind in _KINDS_OF_SETTINGS.items():
         setting = request.shared.get(f"workload.{key}")
         if setting is not None and kind not in kinds:
             chosen = ", ".join(workload["name"] for workload in workloads)

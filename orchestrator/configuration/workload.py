@@ -1,6 +1,6 @@
-"""Workloads as prompts: from a JSONL file, or a generated document with two turns of questions.
+"""Workloads as prompts: from a file, a folder, or a generated document with two turns of questions.
 
-A JSONL line is one conversation in OpenAI's message form:
+Files of other programs are read by `prompt_files`. In our own form a line of JSONL is one conversation:
 
     {"class": "maths", "messages": [{"role": "user", "content": "..."}]}
     {"class": "chat", "max_tokens": 50, "turns": [[{"role": "user", ...}], [{"role": "user", ...}]]}
@@ -12,34 +12,150 @@ each answer, the messages added before it. Optional: `id`, `class` (default: the
 
 import json
 import stat
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.configuration import prompt_files
 from orchestrator.configuration.long_document import two_turn_messages
 from orchestrator.errors import InputError
 from orchestrator.plan import Prompt
 
 _KEYS = ("id", "class", "max_tokens", "messages", "turns")
 _MOST_BYTES = 256 * 2**20
+_MOST_FILES = 10_000
 _MOST_TOKENS = 1_000_000  # of one answer
 _ROLES = ("system", "user", "assistant")
 
 Turn = tuple[dict[str, str], ...]
 
 
-def read_workload(workload: Mapping[str, Any]) -> tuple[Prompt, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPrompts:
+    """The prompts of a workload, and in words what its file was taken for and what was left out."""
+
+    prompts: tuple[Prompt, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_workload(workload: Mapping[str, Any]) -> ReadPrompts:
     """The prompts of one resolved conf.schema.WorkloadConfig, whose file is an absolute path.
 
     Raises:
-        InputError: the file is missing or not of this form, with the line's number.
+        InputError: the file is missing or not of a known form, with the line's number.
     """
     if workload["kind"] == "two_turns":
-        return (_two_turns(workload),)
+        return ReadPrompts(prompts=(_two_turns(workload),))
     if workload["file"] is None:
         raise InputError(f"workload {workload['name']}: names no prompt file; give one: workload.file=my.jsonl")
     path = Path(workload["file"])
-    return parse_prompts(_text(path), where=str(path), name=workload["name"], max_tokens=workload["max_tokens"])
+    name, max_tokens, column = workload["name"], workload["max_tokens"], workload.get("column")
+    if column is not None and not prompt_files.is_table(path.name):
+        raise InputError(f"{path}: workload.column={column} belongs to a CSV file; remove it, or name the file .csv")
+    if path.is_dir():
+        found = _noted(_folder(path), str(path), name, max_tokens, place="file")
+    elif prompt_files.is_table(path.name):
+        entries = prompt_files.table(_text(path), file=str(path), column=column)
+        found = _noted(entries, str(path), name, max_tokens, place="line")
+    else:
+        found = read_text(_text(path), where=str(path), name=name, max_tokens=max_tokens)
+    return _first(found, workload.get("first"), str(path))
+
+
+def _first(found: ReadPrompts, count: int | None, where: str) -> ReadPrompts:
+    if count is None or count >= len(found.prompts):
+        return found
+    note = f"{where}: the first {count} of {len(found.prompts)} prompts are taken"
+    return ReadPrompts(prompts=found.prompts[:count], notes=(*found.notes, note))
+
+
+def read_text(text: str, *, where: str, name: str, max_tokens: int) -> ReadPrompts:
+    """The prompts of a file's text: a JSON list or JSONL, in our own form or another program's.
+
+    Args: as `parse_prompts`.
+
+    Raises:
+        InputError: as `parse_prompts`.
+    """
+    listed = text.lstrip().startswith("[")
+    entries = list(enumerate(_json(text, where), start=1)) if listed else _foreign_lines(text, where)
+    if listed and not entries:
+        raise InputError(f"{where}: holds no prompts; write one JSON object per line")
+    form = prompt_files.form_of(entries[0][1]) if entries else None
+    if form is not None:
+        return _noted(
+            prompt_files.converted(form, entries), where, name, max_tokens, place="entry" if listed else "line"
+        )
+    if not listed:
+        return ReadPrompts(prompts=parse_prompts(text, where=where, name=name, max_tokens=max_tokens))
+    lines = "\n".join(json.dumps(entry) for _, entry in entries)
+    return ReadPrompts(prompts=parse_prompts(lines, where=f"{where}, as a list", name=name, max_tokens=max_tokens))
+
+
+def _foreign_lines(text: str, where: str) -> list[tuple[int, Any]]:
+    """Each line's value if the first line has another program's form, else nothing."""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    try:
+        if not lines or prompt_files.form_of(_json(lines[0][1], where)) is None:
+            return []
+    except InputError:
+        return []  # our own form's reader says what is wrong
+    return [(number, _json(line, f"{where}, line {number}")) for number, line in lines]
+
+
+def _folder(path: Path) -> prompt_files.Entries:
+    """The text files of a folder and of the folders in it, in the order of their names.
+
+    Raises:
+        InputError: one cannot be read, or is not UTF-8.
+    """
+    bodies, left_out, size_bytes = [], Counter[str](), 0
+    for number, file in enumerate(_files(path), start=1):
+        try:
+            if file.suffix.lower() not in prompt_files.TEXT_FILES:
+                raise prompt_files.LeftOut(f"is not {' or '.join(prompt_files.TEXT_FILES)}")
+            content = _text(file)
+            bodies.append((number, prompt_files.text_file(file.relative_to(path), content)))
+        except prompt_files.LeftOut as reason:
+            left_out[str(reason)] += 1
+            continue
+        size_bytes += len(content.encode())
+        if size_bytes > _MOST_BYTES:
+            raise InputError(f"{path}: its texts are more than {_MOST_BYTES / 1e6:.0f} MB; give fewer")
+    return prompt_files.Entries(words="a folder of text files", bodies=bodies, left_out=left_out)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder and of the folders in it; a name that begins with a dot is hidden."""
+    found: list[Path] = []
+    for each in folder.rglob("*"):
+        if each.is_file() and not any(part.startswith(".") for part in each.relative_to(folder).parts):
+            found.append(each)
+        if len(found) > _MOST_FILES:
+            raise InputError(f"{folder}: holds more than {_MOST_FILES} files; give a folder of prompts alone")
+    return sorted(found)
+
+
+def _noted(entries: prompt_files.Entries, where: str, name: str, max_tokens: int, *, place: str) -> ReadPrompts:
+    """Another program's entries as prompts; one that is not valid is left out, and a repeated id is replaced."""
+    prompts: list[Prompt] = []
+    taken: set[str] = set()
+    left_out = Counter(entries.left_out)
+    for number, body in entries.bodies:
+        own = body if body.get("id") not in taken else {key: body[key] for key in body if key != "id"}
+        try:
+            prompt = _made(own, f"{place} {number}", name, len(prompts), max_tokens)
+        except InputError as error:
+            left_out[f"is not a valid prompt ({error})"] += 1
+            continue
+        taken.add(prompt.id)
+        prompts.append(prompt)
+    note = replace(entries, bodies=entries.bodies[: len(prompts)], left_out=left_out).note(where)
+    if not prompts:
+        raise InputError(f"{note}; no prompt is left")
+    return ReadPrompts(prompts=tuple(prompts), notes=(note,))
 
 
 def parse_prompts(text: str, *, where: str, name: str, max_tokens: int) -> tuple[Prompt, ...]:
@@ -85,7 +201,10 @@ def _text(path: Path) -> str:
 
 
 def _prompt(line: str, where: str, name: str, index: int, max_tokens: int) -> Prompt:
-    body = _object(line, where)
+    return _made(_object(line, where), where, name, index, max_tokens)
+
+
+def _made(body: Mapping[str, Any], where: str, name: str, index: int, max_tokens: int) -> Prompt:
     limit = body.get("max_tokens", max_tokens)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST_TOKENS:
         raise InputError(f"{where}: max_tokens is {limit!r}; give a whole number of at least 1, at most {_MOST_TOKENS}")
@@ -98,9 +217,9 @@ def _prompt(line: str, where: str, name: str, index: int, max_tokens: int) -> Pr
     )
 
 
-def _object(line: str, where: str) -> dict[str, Any]:
+def _json(text: str, where: str) -> Any:
     try:
-        body = json.loads(line, object_pairs_hook=_without_doubles)
+        return json.loads(text, object_pairs_hook=_without_doubles)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON ({error.msg}, column {error.colno}); write one object per line") from error
     except _DoubledError as error:
@@ -108,6 +227,10 @@ def _object(line: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # no end of digits or of brackets
         why = "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
         raise InputError(f"{where}: {why}; write one object per line") from error
+
+
+def _object(line: str, where: str) -> dict[str, Any]:
+    body = _json(line, where)
     if not isinstance(body, dict):
         raise InputError(f"{where}: not a JSON object; write " + '{"class": ..., "messages": [...]}')
     if unknown := [key for key in body if key not in _KEYS]:

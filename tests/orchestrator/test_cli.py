@@ -302,11 +302,13 @@ def test_an_output_that_takes_nothing_is_one_line(shell: Shell) -> None:
 
 
 DROPPED = """
+import signal
 import time
 from orchestrator.cli import keeping_interrupts
 class Gone:
     def __del__(self):
         raise KeyboardInterrupt
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 with keeping_interrupts():
     try:
         Gone()

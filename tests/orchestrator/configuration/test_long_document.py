@@ -76,7 +76,7 @@ def test_two_turns_are_one_conversation_of_the_class_long() -> None:
         "document_tokens": 500,
         "seed": 3,
     }
-    (prompt,) = read_workload(workload)
+    (prompt,) = read_workload(workload).prompts
     assert (prompt.id, prompt.prompt_class, prompt.max_tokens, len(prompt.turns)) == ("two_turns/0", "long", 9, 2)
     assert len(prompt.turns[1]) == 1  # the document is not sent again: the conversation holds it
 

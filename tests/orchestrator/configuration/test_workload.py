@@ -33,7 +33,7 @@ def line(**body: Any) -> str:
 
 def shipped(name: str) -> tuple[Prompt, ...]:
     file = SHIPPED_DIR / "prompts" / f"{name}.jsonl"
-    return read_workload({"name": name, "kind": "prompts", "file": str(file), "max_tokens": 400})
+    return read_workload({"name": name, "kind": "prompts", "file": str(file), "max_tokens": 400}).prompts
 
 
 # ---- what a file holds ----
@@ -55,7 +55,7 @@ def test_blank_lines_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path
     text = line(id="a") + "\r\n\r\n" + line(id="b") + "\r\n"
     file = tmp_path / "mine.jsonl"
     file.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    prompts = read_workload({"name": "mine", "kind": "prompts", "file": str(file), "max_tokens": 5})
+    prompts = read_workload({"name": "mine", "kind": "prompts", "file": str(file), "max_tokens": 5}).prompts
     assert [prompt.id for prompt in prompts] == ["a", "b"]
     assert prompts[0].turns == ((USER,),)
 
@@ -138,7 +138,7 @@ def test_a_file_that_is_none_or_no_utf8_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"\n\n" + '{"messages": [{"role": "user", "content": "Größe"}]}'.encode("latin-1"))
     for path, part in [
         (file, "line 3: not UTF-8"),
-        (tmp_path, "directory"),
+        (tmp_path, "no prompt is left"),
         (tmp_path / "no", "workload.file=my.jsonl"),
     ]:
         with pytest.raises(InputError, match=part):
