@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.commands import options
+from orchestrator.errors import InputError
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option("--picture", type=options.FILE, help="Draw the releases and their ratios into this file, SVG or PNG.")
 @click.option("--list", "only_list", is_flag=True, help="List the releases between GOOD and BAD, and run nothing.")
+@click.option("--queue", "queued", is_flag=True, help="Put the search into the queue: `interlace work` executes it.")
 @click.option("--quiet", is_flag=True, help="Print no progress, only the results of the steps.")
 def command(
     package: str,
@@ -42,6 +44,7 @@ def command(
     picture: Path | None,
     *,
     only_list: bool,
+    queued: bool,
     quiet: bool,
 ) -> int:
     """Find the first release of PACKAGE between GOOD and BAD in which the speed changed.
@@ -50,9 +53,10 @@ def command(
     whether the two differ at all. Then each step is one interleaved run of both and of a release between them. A
     release that cannot be installed or does not run is skipped.
 
-    Every step is a stored run: the same command goes on where an earlier one ended.
+    Every step is a stored run: the same command goes on where an earlier one ended. With --queue, `interlace work`
+    executes the steps.
     """
-    from orchestrator.commands.release_search import Question, Search, refuse_own_keys
+    from orchestrator.commands.release_search import Question, Search, answer_lines, refuse_own_keys
     from orchestrator.environments.releases import releases_between
     from orchestrator.running.events import Observer
     from orchestrator.views.progress_view import ProgressObserver
@@ -71,6 +75,9 @@ def command(
         rounds=rounds,
         alpha=alpha,
     )
+    if queued:
+        _refuse_with_queue(until=until, picture=picture)
+        return _queue(question)
     search = Search(
         question=question,
         tell=lambda words: out.print(words, markup=False, soft_wrap=True),
@@ -78,11 +85,31 @@ def command(
         until=_moment(until),
     )
     found = search.run()
-    for line in _told(found, question):
+    for line in answer_lines(found, question):
         out.print(line, markup=False, soft_wrap=True)
     if picture is not None:
         _draw(found, question, picture)
         out.print(f"picture  {picture}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _refuse_with_queue(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            remedy = "give it to `interlace work`" if name == "until" else "draw it when the search has ended"
+            raise InputError(f"bisect: --queue executes nothing now, so --{name} has no use: {remedy}")
+
+
+def _queue(question: "Question") -> int:
+    from orchestrator.commands.queued_searches import queue_search
+    from orchestrator.views.terminal import console
+
+    found = queue_search(question)
+    if found is None:
+        console().print("nothing to queue: all steps are measured; the same command without --queue shows the answer")
+        return 0
+    console().print(f"queued: run {found[1]} of {question.experiment}", markup=False, soft_wrap=True)
+    console().print("each step puts the next one into the queue; start it with `interlace work`")
     return 0
 
 
@@ -92,29 +119,6 @@ def _moment(until: str | None) -> "dt.datetime | None":
     from orchestrator.queue.clock_times import next_time
 
     return None if until is None else next_time(until, now=dt.datetime.now(dt.UTC))
-
-
-def _told(found: "Found", question: "Question") -> list[str]:
-    """The result in lines."""
-    good, bad = question.releases[0], question.releases[-1]
-    runs = [step.run_id for step in found.steps if step.run_id]
-    lines = [f"runs     {', '.join(runs)}"]
-    if found.answer is None:
-        effect = found.steps[0].to_good
-        assert effect is not None
-        widest = max(abs(effect.ci_low - 1), abs(effect.ci_high - 1))
-        beyond = "any size is possible with so few rounds" if widest > 1 else f"no difference beyond {widest:.1%}"
-        return [f"{question.package} {good} and {bad}: {beyond}: nothing to bisect", *lines]
-    first = found.answer.first
-    if len(first) == 1:
-        headline = f"first release in which the speed changed: {question.package} {first[0]}"
-    else:
-        headline = f"the speed changed in one of: {', '.join(first)} (they cannot be distinguished)"
-    effect = next((step.to_good for step in found.steps if (step.candidate or bad) == first[-1] and step.to_good), None)
-    size = "" if effect is None else f", {effect.ratio:.3f} times {good} ({effect.ci_low:.3f} to {effect.ci_high:.3f})"
-    more = found.answer.more_changes
-    several = [f"there is more than one change: {', '.join(more)} is like neither end"] if more else []
-    return [headline + size, f"last release like {good}: {found.answer.last_good}", *several, *lines]
 
 
 def _draw(found: "Found", question: "Question", picture: Path) -> None:

@@ -21,6 +21,7 @@ def command(url: str | None, until: str | None, *, preflight: bool, quiet: bool)
     Exit code 3 if a run is left or failed; the next `work` continues.
     """
     from orchestrator.commands.night_work import spend, take_machine
+    from orchestrator.commands.queued_searches import continue_search, continue_searches
     from orchestrator.queue.agenda import agenda, waiting_here
     from orchestrator.queue.clock_times import next_time
     from orchestrator.queue.machine_lock import MachineLock
@@ -34,11 +35,20 @@ def command(url: str | None, until: str | None, *, preflight: bool, quiet: bool)
     out, now, host = console(), dt.datetime.now(dt.UTC), read_host()
     ends_at = None if until is None else next_time(until, now=now)
     database = open_stored(url)
+    for line in continue_searches(database):
+        out.print(line, markup=False, soft_wrap=True)
     waiting = waiting_here(database, host)
     with MachineLock("interlace work") as lock, ending_signals_as_interrupts():
         take_machine(waiting, lock, database)
         print_queue(agenda(waiting, now=now), out, now=now, until=ends_at)
         if not waiting:
             return 0
-        night = Night(database=database, host=host, lock=lock, teller=NightTeller(out, quiet=quiet), until=ends_at)
+        night = Night(
+            database=database,
+            host=host,
+            lock=lock,
+            teller=NightTeller(out, quiet=quiet),
+            until=ends_at,
+            then=continue_search,
+        )
         return spend(night, waiting, preflight=preflight and len(waiting) > 1)

@@ -6,12 +6,13 @@ The decisions are those of `orchestrator.statistics.bisection`; here runs are co
 import datetime as dt
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlalchemy import text
 
 from db.engine import Database
+from db.queue_entries import entry_of
 from db.session import database_path, database_url, open_database, plain_read
 from orchestrator.commands.planned_run import Planned, compose_run, store_run
 from orchestrator.configuration.compose import db_url
@@ -50,6 +51,18 @@ _STEPS_SQL = text(
 _ARMS_SQL = text("SELECT environment FROM arm WHERE run_id = :run_id AND environment IS NOT NULL")
 
 Tell = Callable[[str], None]
+
+
+class WaitingError(Exception):
+    """The next step of a search that does not execute waits in the queue."""
+
+    def __init__(self, database: Database, run_id: str, *, is_new: bool) -> None:
+        super().__init__(run_id)
+        self.database, self.run_id, self.is_new = database, run_id, is_new
+
+
+class EndsError(RefusedError):
+    """The search cannot go on: its ends do not run or cannot be compared, or its step was cancelled or failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +135,11 @@ class Search:
 
     question: Question
     tell: Tell
-    observer: Callable[[], Observer]
+    observer: Callable[[], Observer] = Observer
     until: dt.datetime | None = None
+    executes: bool = True  # False: each step is put into the queue
+    url: str | None = None  # of the database; None: the configured one
+    again: bool = False  # a step that was cancelled before it began is put there anew
     steps: list[Step] = field(default_factory=list)
 
     def run(self) -> Found:
@@ -131,6 +147,7 @@ class Search:
 
         Raises:
             IncompleteError: the time is up; the same command goes on.
+            WaitingError: the next step waits in the queue, and this search does not execute.
             InputError, RefusedError: a step cannot be composed or run.
         """
         ends = self._step(None, self.question.step_rounds * MORE)
@@ -168,6 +185,8 @@ class Search:
 
     def _measured(self, candidate: str | None, rounds: int) -> StoredRun:
         """The step's run, measured now unless it was before."""
+        if not self.executes:
+            return self._queued(candidate, rounds)
         database, run_id = self._stored(candidate, rounds) or self._stored_anew(candidate, rounds)
         with MachineLock("interlace bisect") as lock, self.observer() as observer:
             if _status(database, run_id) != "done":
@@ -175,27 +194,51 @@ class Search:
                 run_entry(database, run_id, lock=lock, observer=observer, should_stop=self._is_over)
         return StoredRun.load(database, run_id)
 
+    def _queued(self, candidate: str | None, rounds: int) -> StoredRun:
+        """The step's run, which the queue has measured.
+
+        Raises:
+            WaitingError: it waits there, put there now unless it was before.
+            EndsError: it left the queue without an end.
+        """
+        if (stored := self._stored(candidate, rounds, cancelled=not self.again)) is None:
+            planned = self._composed(candidate, rounds)
+            raise WaitingError(*store_run(planned, quiet=True), is_new=True)
+        database, run_id = stored
+        entry = entry_of(database, run_id)
+        state = "done" if entry is None else entry.state
+        if state == "waiting":
+            raise WaitingError(database, run_id, is_new=False)
+        if state != "done":
+            ended = "was cancelled" if state == "cancelled" else "failed"
+            raise EndsError(f"its run {run_id} {ended}; `interlace bisect` without --queue goes on with it")
+        return StoredRun.load(database, run_id)
+
+    def _composed(self, candidate: str | None, rounds: int) -> Planned:
+        planned = compose_run(self._overrides(candidate, rounds), config_dir=self.question.config_dir)
+        _refuse_more_arms(planned, len(self._releases(candidate)))
+        return planned if self.url is None else replace(planned, url=self.url)
+
     def _is_over(self) -> bool:
         return self.until is not None and dt.datetime.now(dt.UTC) >= self.until
 
-    def _stored(self, candidate: str | None, rounds: int) -> tuple[Database, str] | None:
-        """The run of an earlier call that asked the same; None: there is none."""
-        url = database_url(db_url([], config_dir=self.question.config_dir))
+    def _stored(self, candidate: str | None, rounds: int, *, cancelled: bool = False) -> tuple[Database, str] | None:
+        """The run of an earlier call that asked the same, even a cancelled one where asked to; None: there is none."""
+        url = self.url or database_url(db_url([], config_dir=self.question.config_dir))
         if not database_path(url).exists():
             return None
         database = open_database(url)
         wanted = {self.question.environment(each) for each in self._releases(candidate)}
         with plain_read(database) as connection:
             rows = connection.execute(_STEPS_SQL, {"experiment": self.question.experiment}).all()
-            for run_id, stored_rounds, status in rows:
+            for run_id, stored_rounds, status in reversed(rows):
                 arms = set(connection.execute(_ARMS_SQL, {"run_id": run_id}).scalars())
-                if arms == wanted and stored_rounds == rounds and status != "cancelled":
+                if arms == wanted and stored_rounds == rounds and (cancelled or status != "cancelled"):
                     return database, str(run_id)
         return None
 
     def _stored_anew(self, candidate: str | None, rounds: int) -> tuple[Database, str]:
-        planned = compose_run(self._overrides(candidate, rounds), config_dir=self.question.config_dir)
-        _refuse_more_arms(planned, len(self._releases(candidate)))
+        planned = self._composed(candidate, rounds)
         with MachineLock("interlace bisect") as lock:
             if planned.measured:
                 lock.take()
@@ -252,7 +295,7 @@ def _read(run: StoredRun, question: Question, candidate: str | None) -> Step:
     tried = bad if candidate is None else _arms_of(run, candidate, question)
     dropped = stored_trials(run.database, run.run_id).dropped
     for end in {good, bad} & dropped:
-        raise RefusedError(f"bisect: {end} does not run; see `interlace report {run.run_id}`")
+        raise EndsError(f"bisect: {end} does not run; see `interlace report {run.run_id}`")
     if tried in dropped:
         why = f"{tried} does not run here"
         return Step(run_id=run.run_id, candidate=candidate, mark="skipped", to_good=None, reason=why)
@@ -260,7 +303,7 @@ def _read(run: StoredRun, question: Question, candidate: str | None) -> Step:
     if tried in verdicts and verdicts[tried].verdict in _UNUSABLE:
         why = "; ".join(reason.text for reason in verdicts[tried].reasons[:1])
         if candidate is None:
-            raise RefusedError(f"bisect: {good} and {bad} cannot be compared: {why}")
+            raise EndsError(f"bisect: {good} and {bad} cannot be compared: {why}")
         return Step(run_id=run.run_id, candidate=candidate, mark="skipped", to_good=None, reason=why)
     to_good, to_bad = _effect(run, tried, good), _effect(run, tried, bad)
     if to_good is None or (candidate is not None and to_bad is None):
@@ -314,3 +357,26 @@ def _words(step: Step, question: Question) -> str:
 def shown(effect: Effect) -> str:
     """An effect in words."""
     return f"{effect.ratio:.3f} times ({effect.ci_low:.3f} to {effect.ci_high:.3f})"
+
+
+def answer_lines(found: Found, question: Question) -> list[str]:
+    """The result in lines."""
+    good, bad = question.releases[0], question.releases[-1]
+    runs = [step.run_id for step in found.steps if step.run_id]
+    lines = [f"runs     {', '.join(runs)}"]
+    if found.answer is None:
+        effect = found.steps[0].to_good
+        assert effect is not None
+        widest = max(abs(effect.ci_low - 1), abs(effect.ci_high - 1))
+        beyond = "any size is possible with so few rounds" if widest > 1 else f"no difference beyond {widest:.1%}"
+        return [f"{question.package} {good} and {bad}: {beyond}: nothing to bisect", *lines]
+    first = found.answer.first
+    if len(first) == 1:
+        headline = f"first release in which the speed changed: {question.package} {first[0]}"
+    else:
+        headline = f"the speed changed in one of: {', '.join(first)} (they cannot be distinguished)"
+    effect = next((step.to_good for step in found.steps if (step.candidate or bad) == first[-1] and step.to_good), None)
+    size = "" if effect is None else f", {effect.ratio:.3f} times {good} ({effect.ci_low:.3f} to {effect.ci_high:.3f})"
+    more = found.answer.more_changes
+    several = [f"there is more than one change: {', '.join(more)} is like neither end"] if more else []
+    return [headline + size, f"last release like {good}: {found.answer.last_good}", *several, *lines]

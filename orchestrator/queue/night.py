@@ -7,7 +7,7 @@ after each run, so runs that are added, moved or cancelled meanwhile count.
 import datetime as dt
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from db import queue
@@ -75,6 +75,8 @@ class Night:
     until: dt.datetime | None = None
     now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
     ended: list[Ended] = field(default_factory=list)
+    # Called after each run; returns what became of the search that the run is a step of, and stores its next step.
+    then: Callable[[Database, Entry], list[str]] = lambda database, entry: []
     unfetched: set[str] = field(default_factory=set)  # runs whose weights could not be fetched at the start
 
     @property
@@ -152,6 +154,19 @@ class Night:
                 return
             tried.add(left[0].entry.run_id)
             self._run(left[0].entry)
+            self._continue(left[0].entry)
+
+    def _continue(self, entry: Entry) -> None:
+        """Go on with the search that a run is a step of; its answer stands with the run."""
+        try:
+            lines = self.then(self.database, entry)
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - reported; the next `work` tries again
+            lines = [f"{entry.experiment} cannot go on now: {note_of(error)}; the next `interlace work` tries again"]
+        for line in lines:
+            self.teller.noted(line)
+            self.ended[-1] = replace(self.ended[-1], verdicts=f"{self.ended[-1].verdicts}\n\n{line}.".strip())
 
     def _run(self, entry: Entry) -> None:
         began, error = self.now(), None

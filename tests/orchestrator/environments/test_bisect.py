@@ -171,3 +171,55 @@ def test_more_than_one_configuration_is_refused(index: Path) -> None:
 def stored(folder: Path) -> list[str]:
     with sqlite3.connect(folder / "x.db") as connection:
         return [row[0] for row in connection.execute("SELECT id FROM run ORDER BY id")]
+
+
+@pytest.mark.slow
+def test_a_queued_search_is_executed_by_work_and_goes_on_after_a_kill_between_its_steps(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("bisect", "paced", "1.5", "1.8", *OVERRIDES)
+    queued = interlace(*words, "--queue")
+    assert queued.exit_code == 0, f"{queued.output} {queued.exception!r}"
+    (first,) = stored(tmp_path)
+    assert f"queued: run {first} of bisect paced 1.5 1.8" in queued.output
+    assert interlace(*words, "--queue").exit_code == 0
+    assert stored(tmp_path) == [first], "the same search waits only once"
+    assert "bisect paced 1.5" in interlace("queue", "list").output
+
+    with monkeypatch.context() as patch:
+        patch.setattr("orchestrator.commands.queued_searches.continue_search", interrupted)
+        assert interlace("work", "--quiet").exception is not None
+    assert stored(tmp_path) == [first]
+
+    database = tmp_path / "x.db"
+    monkeypatch.setenv("INTERLACE_DB", str(tmp_path / "other.db"))
+    done = interlace("work", "--quiet", "--db", str(database))
+    monkeypatch.setenv("INTERLACE_DB", str(database))
+    assert done.exit_code == 0, f"{done.output} {done.exception!r}"
+    assert not (tmp_path / "other.db").exists()
+    flat = " ".join(done.output.split())
+    assert "first release in which the speed changed: paced 1.7" in flat
+    newest = max((tmp_path / "nights").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    assert "last release like 1.5: 1.6" in newest.read_text(encoding="utf-8")
+    assert not list((tmp_path / "bisections").iterdir())
+    assert "all steps are measured" in interlace(*words, "--queue").output
+
+
+def interrupted(database: object, entry: object) -> list[str]:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_a_search_whose_step_is_cancelled_leaves_the_queue(index: Path, tmp_path: Path) -> None:
+    words = ("bisect", "paced", "1.6", "1.7", *OVERRIDES, "--queue")
+    assert interlace(*words, "--until", "07:00").exit_code == 2
+    interlace(*words)
+    (run_id,) = stored(tmp_path)
+    assert interlace("queue", "cancel", run_id).exit_code == 0
+    done = interlace("work", "--quiet")
+    assert "was cancelled" in done.output
+    assert stored(tmp_path) == [run_id]
+    assert not list((tmp_path / "bisections").iterdir())
+    assert "queued" in interlace(*words).output
+    assert len(stored(tmp_path)) == 2
+    assert interlace("work", "--quiet").exit_code == 0, "the search that was added again is not the cancelled one"
