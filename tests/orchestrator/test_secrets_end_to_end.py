@@ -174,6 +174,7 @@ def test_a_server_that_repeats_the_key_puts_it_nowhere(tmp_path: Path, mode: str
     assert leaks(tmp_path, [ran.stdout, ran.stderr]) == []
 
 
+@pytest.mark.nightly  # a process for each command and format
 def test_a_server_that_answers_with_the_key_puts_it_nowhere(tmp_path: Path) -> None:
     with server("answers") as port:
         said = [interlace(tmp_path, "plan", *overrides(tmp_path, port), "--json")]

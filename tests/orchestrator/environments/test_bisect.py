@@ -117,6 +117,7 @@ def test_the_release_is_named_and_the_search_goes_on_from_the_database(index: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # a whole search
 def test_equal_releases_are_nothing_to_bisect(index: Path, tmp_path: Path) -> None:
     done = interlace("bisect", "paced", "1.0", "1.5", *OVERRIDES, "--quiet")
     assert done.exit_code == 0, f"{done.output} {done.exception!r}"

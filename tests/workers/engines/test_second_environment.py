@@ -145,6 +145,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, obje
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "draft"), [("target", "v1"), ("target", "v2"), ("hybrid", "v1")])
+@pytest.mark.nightly  # a real model in an environment of its own
 def test_dflash_of_z_lab_runs_there(
     other: Path, models: dict[str, dict[str, object]], tmp_path: Path, target: str, draft: str
 ) -> None:

@@ -32,6 +32,7 @@ def test_every_way_is_gone_twice_however_slow() -> None:
     assert best_rate({"read": (clock.run, 100.0)}, measure_s=1.0, clock=clock) == ("read", 10.0)
 
 
+@pytest.mark.nightly  # measures for seconds, in a process of its own
 def test_this_machine_has_a_figure_and_its_source() -> None:
     found, source = measured_bytes_per_s()
     assert found is not None
