@@ -3,9 +3,11 @@
     python benchmarks/bisection.py [--searches 200] [--releases 12]
 
 Every run of a search has its own drift of -34 % and noise of 1 %. One release of the history is 5 % slower than those
-before it, at a place drawn at random; in as many histories none is. Candidates are classified as by `interlace bisect`:
-`orchestrator.statistics.bisection` with the exact tests of `orchestrator.effects`. The ends are not: the command stops
-their run as soon as it is decided (`design.stop=early`), here they are tested once, after a fixed number of rounds.
+before it, at a place drawn at random; in as many histories none is. The run of both ends is looked at after each
+round and stops as soon as it is decided, by the inference that `interlace bisect` uses there (`design.stop=early`).
+Candidates are classified by `orchestrator.statistics.bisection` with the exact tests of `orchestrator.effects`. No
+worker runs, and the doubts of the audit that need more than speeds (excluded trials, order effects) are left out:
+they only delay the stop.
 """
 
 import argparse
@@ -15,10 +17,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from orchestrator.commands.release_search import MORE
 from orchestrator.effects import Effect, effect_of, make_series
+from orchestrator.schedule import minimum_rounds
 from orchestrator.statistics.bisection import Answer, Mark, answer, classify, next_candidate, rounds_needed, step_level
 from orchestrator.statistics.drift import Setting
+from orchestrator.statistics.sequential import sequential_effect
 from orchestrator.statistics.simulate import SimulatedRun, simulated_runs
+from orchestrator.statistics.verdicts import Case, decide
 
 ALPHA, MARGIN = 0.05, 0.02
 SETTING = Setting(profile="saturating", size=-0.34, noise=0.01)
@@ -29,12 +35,11 @@ def search(logs: Sequence[float], *, seed: int) -> Answer | None:
     names = [str(number) for number in range(len(logs))]
     level = step_level(len(names), alpha=ALPHA)
     rounds = rounds_needed(level)
-    ends = _run([logs[0], logs[-1]], rounds, seed)
-    if _effect(ends, 1, 0, seed).p_value > level:
+    if ends_effect(_run([logs[0], logs[-1]], MORE * rounds, seed), level=level).p_value > level:
         return None
     marks: dict[str, Mark] = {}
     while (candidate := next_candidate(names, marks)) is not None:
-        for attempt, factor in enumerate((1, 2)):
+        for attempt, factor in enumerate((1, MORE)):
             step_seed = seed + 1 + 2 * len(marks) + attempt
             run = _run([logs[0], logs[-1], logs[int(candidate)]], factor * rounds, step_seed)
             mark = classify(_effect(run, 2, 0, seed), _effect(run, 2, 1, seed), level=level)
@@ -42,6 +47,29 @@ def search(logs: Sequence[float], *, seed: int) -> Answer | None:
                 break
         marks[candidate] = mark
     return answer(names, marks)
+
+
+def ends_effect(run: SimulatedRun, *, level: float) -> Effect:
+    """The bad end against the good one when the run is decided, or after its last round."""
+    raw = make_series(run.y, rounds=run.rounds, arms=run.arms).raw
+    for count in range(minimum_rounds(level), len(raw) + 1):
+        effect = sequential_effect(raw[:count], alpha=level)
+        verdict, _ = decide(
+            Case(
+                effect=effect,
+                floor=None,
+                idle=(),
+                confounders=(),
+                family_p=None,
+                family_size=1,
+                carry_over=None,
+                alpha=level,
+                margin=MARGIN,
+            )
+        )
+        if verdict in ("supported", "no_difference"):
+            break
+    return effect
 
 
 def _run(logs: Sequence[float], rounds: int, seed: int) -> SimulatedRun:

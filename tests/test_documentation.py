@@ -18,12 +18,12 @@ from orchestrator.configuration.compose import make_plan
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
-PLANNING = ("plan", "run", "queue")
+PLANNING = ("plan", "run", "queue", "bisect")
 
 
 def commands_of(text: str) -> Iterator[list[str]]:
     """The words of each line in a console block that calls interlace; a comment at its end is the shell's."""
-    for block in re.findall(r"^```console\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+    for block in re.findall(r"^```(?:console|bash)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line.removeprefix("$ "), comments=True)
             if words[:1] == ["interlace"]:
