@@ -11,7 +11,7 @@ from enum import Enum
 from omegaconf import MISSING
 
 from workers.sampling import Sampling
-from workers.settings import DTYPE_BYTES, above, at_least, between, one_of, setting, within
+from workers.settings import DTYPE_BYTES, above, ascending, at_least, between, one_of, setting, within
 
 
 class Source(Enum):
@@ -143,14 +143,18 @@ class EngineConfig:
 
 @dataclass
 class WorkloadConfig:
-    """The prompts of the arms: a file of prompts, or a long document with two turns."""
+    """The prompts of the arms: a file of prompts, a long document with two turns, or one question at several depths."""
 
     name: str = setting(MISSING, "The option's name.")
     kind: str = setting(
-        MISSING, "A file of prompts, or a long document with two questions.", limit=one_of("prompts", "two_turns")
+        MISSING,
+        "A file of prompts, a long document with two questions, or one question after contexts of several lengths.",
+        limit=one_of("prompts", "two_turns", "depths"),
     )
     file: str | None = setting(
-        None, "kind=prompts: a file of prompts, shipped (in conf/prompts) or your own, or a folder of text files."
+        None,
+        "kind=prompts: a file of prompts, shipped (in conf/prompts) or your own, or a folder of text files. kind=depths:"
+        " a text to cut; null: a generated one.",
     )
     column: str | None = setting(None, "kind=prompts: the column of a CSV file that holds the prompts.")
     first: int | None = setting(
@@ -160,7 +164,13 @@ class WorkloadConfig:
     document_tokens: int = setting(
         33000, "kind=two_turns: approximate length of the document.", limit=within(100, 1_000_000)
     )
-    seed: int = setting(0, "kind=two_turns: seed of the document's text.", limit=at_least(0))
+    depths: list[int] = setting(
+        [0, 4096, 16384, 32768],
+        "kind=depths: approximate lengths of the context before the question; 0: the question alone.",
+        limit=ascending(0, 1_000_000, most=32),
+        unit="tokens",
+    )
+    seed: int = setting(0, "kind=two_turns and kind=depths: seed of the document's text.", limit=at_least(0))
 
 
 @dataclass

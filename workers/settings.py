@@ -15,6 +15,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -62,6 +63,18 @@ def between(low: float, high: float) -> Limit:
 def above_up_to(low: float, high: float) -> Limit:
     """The upper end included."""
     return Limit(lambda value: bool(low < value <= high), f"a value above {low:g}, up to {high:g}")
+
+
+def ascending(low: int, high: int, *, most: int) -> Limit:
+    """A list of whole numbers, each larger than the one before it, both ends included."""
+    return Limit(
+        lambda values: (
+            0 < len(values) <= most
+            and all(low <= value <= high for value in values)
+            and all(a < b for a, b in pairwise(values))
+        ),
+        f"1 to {most} ascending numbers from {low:,} to {high:,}",
+    )
 
 
 def an_address() -> Limit:

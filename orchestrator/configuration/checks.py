@@ -141,7 +141,7 @@ def set_value(tree: DictConfig, schema: type[Any], setting: Setting, value: Any)
     try:
         OmegaConf.update(tree, setting.key, value, merge=True, force_add=_is_or_below_open(schema, key))
     except OmegaConfBaseException as error:
-        inner = str(error.full_key or setting.key).removeprefix(f"{group}.")
+        inner = str(error.full_key or setting.key).removeprefix(f"{group}.").partition("[")[0]  # of a list: its key
         if not has_key(schema, inner):
             raise key_error(setting.where, group, schema, inner) from error
         raise type_error(setting.where, group, schema, key, value) from error
@@ -206,5 +206,5 @@ def _words_of(hint: Any) -> str:
     if isinstance(hint, type) and is_dataclass(hint):
         return "settings: {" + ", ".join(setting_names(hint)) + "}"
     if get_origin(hint) is list:
-        return "a list"
+        return "a list of whole numbers" if int in get_args(hint) else "a list"
     return "settings: {key: value}" if is_open(hint) else _WORDS[hint]

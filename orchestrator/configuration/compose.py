@@ -266,23 +266,26 @@ def _workload(part: Part, request: _Request, parts: Parts) -> dict[str, Any]:
     return values
 
 
+# The kinds of workloads that use a setting.
 _KINDS_OF_SETTINGS = {
-    "file": "prompts",
-    "column": "prompts",
-    "first": "prompts",
-    "document_tokens": "two_turns",
-    "seed": "two_turns",
+    "file": ("prompts", "depths"),
+    "column": ("prompts",),
+    "first": ("prompts",),
+    "document_tokens": ("two_turns",),
+    "depths": ("depths",),
+    "seed": ("two_turns", "depths"),
 }
 
 
 def _check_use(workloads: Sequence[Mapping[str, Any]], request: _Request) -> None:
     """Require that at least one chosen workload uses each setting."""
     kinds = {workload["kind"] for workload in workloads}
-    for key, kind in _KINDS_OF_SETTINGS.items():
+    for key, users in _KINDS_OF_SETTINGS.items():
         setting = request.shared.get(f"workload.{key}")
-        if setting is not None and kind not in kinds:
+        if setting is not None and kinds.isdisjoint(users):
             chosen = ", ".join(workload["name"] for workload in workloads)
-            raise InputError(f"{setting.where}: {key} does not apply to {chosen}; it belongs to workload={kind}")
+            belongs = " and ".join(f"workload={kind}" for kind in users)
+            raise InputError(f"{setting.where}: {key} does not apply to {chosen}; it belongs to {belongs}")
 
 
 def _check_ids(prompts: Sequence[Prompt]) -> None:

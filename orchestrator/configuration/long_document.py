@@ -22,6 +22,10 @@ GRAMMAR_FILE = Path(conf.__file__).parent / "prompts" / "report.toml"
 
 
 CHARACTERS_A_CAST = 100_000
+DEPTH_QUESTION = (
+    "Explain in a few paragraphs how a harbour works: what pilots, tugs, cranes and warehouses do, from the moment that"
+    " a ship comes in sight to the moment that it leaves."
+)
 
 _SLOT = re.compile(r"\{([a-z_]+)(?::(\d+)-(\d+))?\}")
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeio]|u(?!n[ai]|s))")
@@ -78,6 +82,17 @@ def two_turn_messages(*, tokens: int, seed: int) -> tuple[tuple[dict[str, str], 
     )
     system = {"role": "system", "content": "Answer from the text alone, and briefly."}
     return (system, {"role": "user", "content": first}), ({"role": "user", "content": second},)
+
+
+def depth_messages(*, tokens: int, document: str) -> tuple[dict[str, str], ...]:
+    """The same question after about this many tokens of a document; after 0 tokens the question stands alone.
+
+    It can be answered without the document, so that answers are alike at all depths. Smaller depths are beginnings of
+    larger ones: a cache that outlasts a conversation can hold the part that they share.
+    """
+    context = document[: round(tokens * CHARACTERS_PER_TOKEN)]
+    before = f"{context}\n\nSo far the text.\n\n" if context else ""
+    return ({"role": "user", "content": before + DEPTH_QUESTION},)
 
 
 def write_report(*, characters: int, seed: int) -> Report:

@@ -1,4 +1,4 @@
-"""Workloads as prompts: from a file, a folder, or a generated document with two turns of questions.
+"""Workloads as prompts: from a file, a folder, a generated document with two turns, or one question at several depths.
 
 Files of other programs are read by `prompt_files`. In our own form a line of JSONL is one conversation:
 
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.configuration import prompt_files
-from orchestrator.configuration.long_document import two_turn_messages
+from orchestrator.configuration.long_document import depth_messages, two_turn_messages, write_report
 from orchestrator.errors import InputError
-from orchestrator.plan import Prompt
+from orchestrator.plan import CHARACTERS_PER_TOKEN, Prompt
 
 _KEYS = ("id", "class", "max_tokens", "messages", "turns")
 _MOST_BYTES = 256 * 2**20
@@ -48,6 +48,8 @@ def read_workload(workload: Mapping[str, Any]) -> ReadPrompts:
     """
     if workload["kind"] == "two_turns":
         return ReadPrompts(prompts=(_two_turns(workload),))
+    if workload["kind"] == "depths":
+        return ReadPrompts(prompts=tuple(_depths(workload)))
     if workload["file"] is None:
         raise InputError(f"workload {workload['name']}: names no prompt file; give one: workload.file=my.jsonl")
     path = Path(workload["file"])
@@ -184,20 +186,20 @@ def parse_prompts(text: str, *, where: str, name: str, max_tokens: int) -> tuple
     return tuple(prompts)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, *, wanted: str = "a JSONL file of prompts: workload.file=my.jsonl") -> str:
     try:
         about = path.stat()
         if stat.S_ISREG(about.st_mode) and about.st_size > _MOST_BYTES:
-            raise InputError(f"{path}: {about.st_size / 1e6:.0f} MB are too much for a file of prompts; give fewer")
+            raise InputError(f"{path}: {about.st_size / 1e6:.0f} MB are too much for a workload; give a smaller file")
         if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
-            raise InputError(f"{path}: is not a regular file; give a JSONL file of prompts: workload.file=my.jsonl")
+            raise InputError(f"{path}: is not a regular file; give {wanted}")
         content = path.read_bytes()
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}, line {number}: not UTF-8; save the file as UTF-8") from error
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; give a JSONL file of prompts: workload.file=my.jsonl") from error
+        raise InputError(f"{path}: {error.strerror}; give {wanted}") from error
 
 
 def _prompt(line: str, where: str, name: str, index: int, max_tokens: int) -> Prompt:
@@ -318,3 +320,35 @@ def _two_turns(workload: Mapping[str, Any]) -> Prompt:
     return Prompt(
         id=f"{name}/0", workload=name, prompt_class="long", turns=tuple(turns), max_tokens=workload["max_tokens"]
     )
+
+
+def depth_class(tokens: int) -> str:
+    """The class of the prompts at one depth."""
+    return f"depth {tokens}"
+
+
+def _depths(workload: Mapping[str, Any]) -> Iterator[Prompt]:
+    name, depths = workload["name"], workload["depths"]
+    document = _document(workload, characters=round(depths[-1] * CHARACTERS_PER_TOKEN))
+    for tokens in depths:
+        yield Prompt(
+            id=f"{name}/{tokens}",
+            workload=name,
+            prompt_class=depth_class(tokens),
+            turns=(depth_messages(tokens=tokens, document=document),),
+            max_tokens=workload["max_tokens"],
+        )
+
+
+def _document(workload: Mapping[str, Any], *, characters: int) -> str:
+    """A text of at least this many characters, the user's own or a generated one."""
+    if workload["file"] is None:
+        return write_report(characters=characters, seed=workload["seed"]).text if characters else ""
+    text = _text(Path(workload["file"]), wanted="a text file: workload.file=book.txt")
+    if len(text) < characters:
+        longest = int(len(text) / CHARACTERS_PER_TOKEN)
+        raise InputError(
+            f"{workload['file']}: holds about {longest:,} tokens, workload.depths reaches {workload['depths'][-1]:,};"
+            f" give depths up to {longest} or a longer text"
+        )
+    return text

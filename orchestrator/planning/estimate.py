@@ -7,9 +7,9 @@ Answers count in full (max_tokens): a model that stops early takes less time.
 """
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.plan import CHARACTERS_PER_TOKEN, Arm, Plan, Prompt
 from orchestrator.schedule import ScheduledTrial
@@ -84,6 +84,7 @@ class Estimate:
 
     duration_s: float | None  # None: too little is known; the assumption names what is missing
     assumption: str
+    by_class: Mapping[str, float] = field(default_factory=dict)  # of it, seconds with the prompts of each class
 
     def __str__(self) -> str:
         return f"{'unknown' if self.duration_s is None else about(self.duration_s)} ({self.assumption})"
@@ -102,13 +103,16 @@ def estimate(
     arms = {arm.name: arm for arm in plan.arms}
     # A schedule repeats a few different trials many times.
     kinds = Counter((trial.arm, trial.prompt_ids) for trial in schedule)
-    seconds = 0.0
+    seconds, by_class = 0.0, defaultdict[str, float](float)
     for (name, prompt_ids), count in kinds.items():
         asked = [prompts[prompt_id] for prompt_id in prompt_ids]
-        seconds += count * (_trial_s(asked, arms[name], rates[name]) + plan.gate.cooldown_s + TRIAL_OVERHEAD_S)
+        for prompt in asked:
+            by_class[prompt.prompt_class] += count * _asked_s(prompt, arms[name], rates[name])
+        seconds += count * (plan.gate.cooldown_s + TRIAL_OVERHEAD_S)
     loads = schedule if plan.design.residency == "swap" else ()
     seconds += sum(rates[name].load_s for name in arms) + sum(rates[trial.arm].load_s for trial in _swaps(loads))
-    return Estimate(duration_s=seconds, assumption=_assumption(rates.values(), machine))
+    assumption = _assumption(rates.values(), machine)
+    return Estimate(duration_s=seconds + sum(by_class.values()), assumption=assumption, by_class=dict(by_class))
 
 
 def assume(weights_bytes: int, machine: Machine, *, read_bytes: int | None = None, bits: int | None = None) -> Rates:
@@ -147,9 +151,9 @@ def about(duration_s: float) -> str:
     return f"about {round(hours / 24)} days"
 
 
-def _trial_s(prompts: Iterable[Prompt], arm: Arm, rates: Rates) -> float:
+def _asked_s(prompt: Prompt, arm: Arm, rates: Rates) -> float:
     keeps = bool(arm.engine.get("prefix_cache", arm.engine.get("prefix_cache_bytes")))
-    return sum(_conversation_s(prompt, rates, keeps_prefix=keeps) for prompt in prompts)
+    return _conversation_s(prompt, rates, keeps_prefix=keeps)
 
 
 def _conversation_s(prompt: Prompt, rates: Rates, *, keeps_prefix: bool) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator.configuration.detecting import detects
 from orchestrator.environments.provision import states
 from orchestrator.plan import Plan
+from orchestrator.planning.estimate import Estimate, about
 from orchestrator.planning.fetching import download_sizes
 from orchestrator.planning.forecast import forecast
 from orchestrator.planning.headline import headline
@@ -40,6 +41,8 @@ def on_this_machine(plan: Plan, schedule: Sequence[ScheduledTrial], *, url: str)
     duration = forecast(plan, schedule, measured=measured)
     downloads = download_sizes(plan)
     lines = [("detects", _detects(plan, url)), ("memory", memory_line(memory)), ("duration", str(duration))]
+    if len(duration.by_class) > 1:
+        lines.append(("of it", _by_class(duration)))
     lines += [("environment", f"{name}: {words}") for name, words in states(plan)]
     if downloads:
         lines.append(("fetch", fetch_line(downloads)))
@@ -52,6 +55,10 @@ def on_this_machine(plan: Plan, schedule: Sequence[ScheduledTrial], *, url: str)
         basis=_basis(plan, measured=len(measured) == len(plan.arms)),
     )
     return OnThisMachine(headline=first, lines=lines if why is None else [*lines, ("refused", why)])
+
+
+def _by_class(duration: Estimate) -> str:
+    return ", ".join(f"{name}: {about(seconds)}" for name, seconds in duration.by_class.items())
 
 
 def _basis(plan: Plan, *, measured: bool) -> str:

@@ -245,6 +245,8 @@ def test_a_control_that_is_no_one_arm_lists_the_arms(wanted: str) -> None:
         (["workload.max_tokens=1,2"], ["cannot be swept", "workload=a,b"]),
         (["workload.document_tokens=500"], ["document_tokens", "two_turns"]),
         (["workload=two_turns", "workload.file=x.jsonl"], ["workload.file=x.jsonl", "workload=prompts"]),
+        (["workload=quick", "workload.depths=[0,9]"], ["workload.depths=[0,9]", "belongs to workload=depths"]),
+        (["workload=depths", "workload.file=absent.txt"], ["absent.txt", "a text file: workload.file=book.txt"]),
         (
             ["workload=quick,prompts", "workload.file=x.jsonl"],
             ["workload.file=x.jsonl", "several workloads (quick, prompts)"],

@@ -4,13 +4,22 @@ import hashlib
 import re
 import zlib
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.configuration.long_document import CHARACTERS_PER_TOKEN, Draws, two_turn_messages, write_report
+from orchestrator.configuration.long_document import (
+    CHARACTERS_PER_TOKEN,
+    DEPTH_QUESTION,
+    Draws,
+    two_turn_messages,
+    write_report,
+)
 from orchestrator.configuration.workload import read_workload
+from orchestrator.errors import InputError
+from orchestrator.plan import Prompt
 
 # Of the source articles' own English, 21 kB: 2.4; of long reports some 2.5 to 3. Repeated filler reaches 100 and more.
 MOST_COMPRESSIBLE = 3.2
@@ -79,6 +88,36 @@ def test_two_turns_are_one_conversation_of_the_class_long() -> None:
     (prompt,) = read_workload(workload).prompts
     assert (prompt.id, prompt.prompt_class, prompt.max_tokens, len(prompt.turns)) == ("two_turns/0", "long", 9, 2)
     assert len(prompt.turns[1]) == 1  # the document is not sent again: the conversation holds it
+
+
+def at_depths(depths: list[int], *, file: str | None = None) -> tuple[Prompt, ...]:
+    return read_workload(
+        {"name": "depths", "kind": "depths", "file": file, "max_tokens": 9, "depths": depths, "seed": 3}
+    ).prompts
+
+
+@given(st.lists(st.integers(0, 40_000), min_size=1, max_size=4, unique=True).map(sorted))
+@settings(max_examples=20, deadline=None)
+def test_the_same_question_comes_after_each_depth_and_each_depth_is_a_class(depths: list[int]) -> None:
+    prompts = at_depths(depths)
+    assert [prompt.prompt_class for prompt in prompts] == [f"depth {depth}" for depth in depths]
+    contents = [prompt.turns[0][-1]["content"] for prompt in prompts]
+    contexts = [content.removesuffix(DEPTH_QUESTION) for content in contents]
+    for depth, content, context in zip(depths, contents, contexts, strict=True):
+        assert content != context
+        assert abs(len(context) / CHARACTERS_PER_TOKEN - depth) <= (10 if depth else 0)
+    texts = [context.removesuffix("\n\nSo far the text.\n\n") for context in contexts]
+    assert all(longer.startswith(shorter) for shorter, longer in pairwise(texts))
+
+
+def test_a_text_of_ones_own_is_cut_to_each_depth_and_refused_if_too_short(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("\u00e9" * 1000, encoding="utf-8")
+    shallow, deep = at_depths([0, 100], file=str(book))
+    assert shallow.turns == (({"role": "user", "content": DEPTH_QUESTION},),)
+    assert deep.turns[0][0]["content"].count("\u00e9") >= 330
+    with pytest.raises(InputError, match=r"holds about 303 tokens, .* reaches 400; give depths up to 303"):
+        at_depths([0, 400], file=str(book))
 
 
 def test_the_draws_are_sha256s() -> None:

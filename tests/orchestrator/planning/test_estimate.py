@@ -52,6 +52,14 @@ def test_a_kept_prefix_is_not_processed_again() -> None:
         assert seconds(plan) == pytest.approx(3 + 6 * (5 + again_s + 5 + TRIAL_OVERHEAD_S))
 
 
+def test_each_class_has_its_share_of_the_duration() -> None:
+    deep = replace(ONE, id="q/2", prompt_class="deep", turns=(({"role": "user", "content": "x" * 3300},),))
+    plan = plans.plan(plans.arm("a"), prompts=(ONE, deep), rounds=6, aa=False, bracket=False, warmups=0)
+    found = estimate(plan, build_schedule(plan), {"a": RATES}, machine=CPU)
+    trials = sum(len(trial.prompt_ids) for trial in build_schedule(plan)) / 2
+    assert found.by_class == pytest.approx({"code": trials * (1 + 4), "deep": trials * (100 + 4)})
+
+
 def test_cooling_down_and_swapping_models_cost_time() -> None:
     plan = plans.plan(plans.arm("a"), plans.arm("b"), prompts=(ONE,), rounds=6, aa=False, bracket=False, warmups=0)
     cooled = replace(plan, gate=Gate(cooldown_s=10))
