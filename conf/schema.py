@@ -153,8 +153,8 @@ class WorkloadConfig:
     )
     file: str | None = setting(
         None,
-        "kind=prompts: a file of prompts, shipped (in conf/prompts) or your own, or a folder of text files. kind=depths:"
-        " a text to cut; null: a generated one.",
+        "kind=prompts: a file of prompts, shipped (in conf/prompts) or your own, or a folder of text files."
+        " kind=depths: a text to cut; null: a generated one.",
     )
     column: str | None = setting(None, "kind=prompts: the column of a CSV file that holds the prompts.")
     first: int | None = setting(

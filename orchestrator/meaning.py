@@ -7,6 +7,7 @@ import pandas as pd
 
 from orchestrator.effects import Effect
 from orchestrator.findings.ceilings import ceilings
+from orchestrator.findings.depth_costs import depth_curves
 from orchestrator.findings.losslessness import losslessness
 from orchestrator.findings.recommendation import recommend
 from orchestrator.findings.records import TIMING_ENGINES, Answer, ArmRecord, PassTimes, Probed, plain_arm_of, unknown
@@ -55,6 +56,7 @@ def findings(run: StoredRun, result: AuditResult) -> Findings:
         pass_curves=pass_curves(arms, passes),
         ceilings=() if simulated else ceilings(arms, answers, costs=over_all, bandwidth=bandwidth),
         turns=turns,
+        depths=depth_curves([arm.name for arm in arms], answers, control=result.control, alpha=result.alpha),
         sampling=sampling(arms, answers),
         recommendation=recommend(result, turns),
         notes=notes,

@@ -113,6 +113,55 @@ class Losslessness:
     arms: tuple[ArmLosslessness, ...]  # the control compared with itself first
 
 
+# ---- depth of the context ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanInterval:
+    """A mean over rounds with its t interval; bounds None: too few rounds."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepthPoint:
+    """One arm at one depth."""
+
+    depth: int  # tokens, as the workload names it
+    generations: int
+    prompt_tokens: float | None  # median
+    cached_tokens: float | None  # median; None: the engine does not report them
+    ttft_s: MeanInterval | None
+    prefill_tps: MeanInterval | None
+    decode_tps: MeanInterval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """The depth at which an arm and the control change places, in tokens."""
+
+    at_tokens: float | None  # None: the lines do not fit; it lies between the two measured depths `low` and `high`
+    low: float
+    high: float
+    pays_first: bool  # the arm is faster at smaller depths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepthCurve:
+    """One arm's cost by depth: time per token = a + b x depth."""
+
+    arm: str
+    workload: str
+    points: tuple[DepthPoint, ...]  # by depth
+    passes: int  # rounds that each depth has
+    a_ms: MeanInterval | None  # None: too few passes
+    b_us: MeanInterval | None  # per 1,000 tokens
+    residual: float | None  # largest distance of a depth from the line, relative to the mean time; None: two depths
+    crossing: Crossing | None  # with the control; None: none within the depths is certain
+
+
 # ---- cost of verification ----
 
 
@@ -319,6 +368,7 @@ class Findings:
     pass_curves: tuple[PassCurve, ...]
     ceilings: tuple[Ceiling, ...]
     turns: tuple[ArmTurns, ...]  # by workload, the control first
+    depths: tuple[DepthCurve, ...]  # by workload, the control first
     sampling: Samplers
     recommendation: Recommendation
     notes: tuple[str, ...] = field(default=())

@@ -9,6 +9,7 @@ from orchestrator.report.document import Absent, Document, Fork, Section
 from orchestrator.report.material import Material, RunFacts, rounds_words
 from orchestrator.report.sections.arm_numbers import arms_section, composition_section, notes_section
 from orchestrator.report.sections.ceiling import ceiling_section
+from orchestrator.report.sections.depth import depth_sections
 from orchestrator.report.sections.effect_sizes import effects_section
 from orchestrator.report.sections.later_turns import turns_section
 from orchestrator.report.sections.record import (
@@ -93,6 +94,7 @@ def _meaning(material: Material) -> tuple[Part, ...]:
         losslessness_section(material.findings.losslessness),
         widths_section(material),
         ceiling_section(material),
+        *depth_sections(material),
         turns_section(material),
         sampling_section(material),
     )

@@ -25,6 +25,7 @@ Rows = list[tuple[Value, ...]]
 _ALL = 2 * ROUNDS
 # What the first columns of each answer hold, about the last run of `filling`; None: any value.
 EXPECTED: dict[str, Rows] = {
+    "depths": [],  # tests/orchestrator/test_depths.py has a run with depths
     "aa-floor": [(_ALL, 1.0, 1.0, 1.0)],
     "acceptance": [("draft-8bit", 4, "code", 2.5, 0.5, ROUNDS), ("draft-8bit", 4, "prose", 1.375, 0.125, ROUNDS)],
     "against-control": [("plain-4bit", _ALL, 1.2, _ALL), ("draft-8bit", _ALL, 1.15, ROUNDS)],

@@ -6,6 +6,8 @@ all arms answer alike; speed is a property of the clock alone:
 
     rate = decode_tps * effect * drift(sequence / (sequence_total - 1)) * exp(noise * N(0, 1))
 
+A depth cost (`depth_us`) adds to the time of a token before effect, drift and noise change it.
+
 With `acceptance` set, tokens come in verify steps whose cost is that of the tokens they commit, so that the true effect
 stays `effect`, whatever is accepted.
 
@@ -76,6 +78,9 @@ class Settings(EngineSettings):
     effect: float = setting(1.0, "True speed relative to the others.", limit=above(0))
     decode_tps: float = setting(100.0, "Decode rate before effect, drift and noise.", limit=above(0))
     prefill_tps: float = setting(1000.0, "Prefill rate before effect, drift and noise.", limit=above(0))
+    depth_us: float = setting(
+        0.0, "Time that each 1,000 tokens of context add to a token, in microseconds.", limit=at_least(0)
+    )
     noise: float = setting(0.01, "Standard deviation of the log rate.", limit=at_least(0))
     drift: str = setting("none", "Course of the machine's speed over the run.", limit=one_of(*PROFILES))
     drift_size: float = setting(-0.34, "Change of speed, as a share, that the drift reaches.", limit=above(-1))
@@ -170,7 +175,7 @@ class Simulated(Engine):
             finish_reason="stop" if length == self._own.stop_after else "length",
             steps=self._steps(request, length) if self._speculates else None,
             prefill_ns=(len(prompt_ids) - cached_tokens) / (self._own.prefill_tps * rate) * 1e9,
-            token_ns=1e9 / (self._own.decode_tps * rate),
+            token_ns=self._token_ns(len(prompt_ids) + length / 2) / rate,
         )
 
     def stream(self) -> Iterator[None]:
@@ -213,6 +218,10 @@ class Simulated(Engine):
         if self._turn is None:
             raise EngineError(FaultKind.generation_failed, "no turn was prepared")
         return self._turn
+
+    def _token_ns(self, depth: float) -> float:
+        """Before effect, drift and noise; every token of an answer takes as long as its middle one."""
+        return 1e9 / self._own.decode_tps + self._own.depth_us * depth
 
     def _answer_seed(self, request: TurnRequest) -> int:
         """Greedy answers know no chance."""
