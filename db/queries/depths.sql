@@ -3,7 +3,7 @@
 -- For workload=depths: means over the measured trials of each depth. `cached_tokens` shows what an engine's cache held;
 -- empty: the engine does not report it.
 --
--- :run (the run)
+-- :run = last (the run)
 SELECT arm.name AS arm, CAST(substr(generation.prompt_class, 7) AS INTEGER) AS depth, count(*) AS n,
     avg(generation.prompt_tokens) AS prompt_tokens, avg(generation.cached_tokens) AS cached_tokens,
     avg(generation.ttft_s) AS ttft_s, avg(generation.prefill_tps) AS prefill_tps,

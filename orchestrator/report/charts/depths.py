@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.findings.values import DepthCurve
+from orchestrator.findings.values import DepthCurve, DepthPoint
 from orchestrator.report.charts.theme import Drawing, Layout, Palette, arm_text, columns_for, drawing, panel_title
 from orchestrator.report.charts.vega import Spec, mark, nominal, quantitative
 
@@ -24,24 +24,29 @@ def by_depth(curves: Sequence[DepthCurve], *, palette: Palette, layout: Layout) 
     legend = {"columns": columns_for(names, layout)}
     colour = nominal("arm", scale={"domain": names, "range": colours}, legend=legend)
     shape = nominal("arm", scale={"domain": names, "range": shapes}, legend=legend)
-    depths = sorted({point.depth for curve in curves for point in curve.points})
-    panels = [_panel(name, depths, colour, shape, layout) for name, each in rows.items() if each]
+    panels = [_panel(name, colour, shape, layout) for name, each in rows.items() if each]
     return drawing({"vconcat": panels, "spacing": 20}, layout, rows)
 
 
 def _rows(curve: DepthCurve, name: str) -> list[dict[str, Any]]:
     return [
-        {"arm": arm_text(curve.arm), "depth": point.depth, "value": mean.value, "low": mean.low, "high": mean.high}
+        {"arm": arm_text(curve.arm), "depth": _tokens(point), "value": mean.value, "low": mean.low, "high": mean.high}
         for point in curve.points
         if (mean := getattr(point, name)) is not None
     ]
 
 
-def _panel(name: str, depths: Sequence[int], colour: Spec, shape: Spec, layout: Layout) -> Spec:
+def _tokens(point: DepthPoint) -> float:
+    """The prompt's length as the engine counted it: a workload's depths are approximate."""
+    return point.depth if point.prompt_tokens is None else point.prompt_tokens
+
+
+def _panel(name: str, colour: Spec, shape: Spec, layout: Layout) -> Spec:
     x = quantitative(
         "depth",
-        axis={"values": list(depths), "grid": False, "labelOverlap": True, "format": "d"},
-        title="tokens of context",
+        scale={"zero": True, "padding": 8},
+        axis={"grid": False, "labelOverlap": True, "format": "~s", "tickCount": 6},
+        title="tokens of the prompt",
     )
     y = quantitative("value", scale={"zero": True}, axis={"tickCount": 4}, title=None)
     interval = {"y": y | {"field": "low"}, "y2": {"field": "high"}}

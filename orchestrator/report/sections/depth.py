@@ -65,8 +65,8 @@ def _fits(curves: Sequence[DepthCurve], workload: str) -> Grid:
 
 
 def _points(curves: Sequence[DepthCurve], workload: str) -> Grid:
-    columns = ("arm", "depth", "prompt", "cached", "first token", "prefill/s", "interval of prefill", "decode/s")
-    columns = (*columns, "interval of decode")
+    rates = ("prefill/s", "interval of prefill", "decode/s", "interval of decode")
+    columns = ("arm", "depth", "prompt", "cached", "first token", *rates)
     rows = tuple(_row(curve, point) for curve in curves for point in curve.points)
     return Grid(
         columns=columns, rows=rows, numeric=frozenset(range(1, 9)), caption=f"Depths of {workload}", extra=True
@@ -119,5 +119,5 @@ def _count(value: float | None) -> str:
 
 def _rounded(tokens: float) -> int:
     """Two significant digits: the interval says how much is known."""
-    step = 10 ** max(0, len(str(round(tokens))) - 2)
-    return round(tokens / step) * step
+    digits = len(str(round(tokens)))
+    return int(round(tokens, 2 - digits)) if digits > 2 else round(tokens)
