@@ -190,3 +190,14 @@ def test_no_module_prints_or_is_seeded_at_import(package: str) -> None:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 pytest.fail(f"{path.relative_to(ROOT)}:{node.lineno} calls something at import time")
+
+
+def test_no_test_imports_another_test() -> None:
+    """What two tests need is a helper: importing a test from another collects its fixtures and hides its order."""
+    importing = [
+        f"{path.relative_to(ROOT)}: {node.module}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2].startswith("test_")
+    ]
+    assert importing == []

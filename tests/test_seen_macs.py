@@ -8,7 +8,7 @@ import pytest
 
 from docs.seen_macs import README, reports, table, with_table
 from orchestrator.selftest import replay
-from tests.orchestrator.test_selftest import MINIMAL
+from tests.orchestrator.self_reports import MINIMAL
 
 
 def test_readme_shows_what_the_reports_say() -> None:

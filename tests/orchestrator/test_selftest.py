@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.selftest import REPORT_VERSION, as_json, gpu_time_check, replay
+from orchestrator.selftest import as_json, gpu_time_check, replay
+from tests.orchestrator.self_reports import MINIMAL
 from tests.orchestrator.shells import Shell
 from workers.machine.crosschecks import AGREES, DISAGREES, UNREADABLE
 from workers.machine.telemetry import Reading
@@ -80,28 +81,6 @@ def test_every_mac_s_report_is_read_by_todays_parsers(path: Path) -> None:
     found = replay(path.read_text(encoding="utf-8"))
     assert found.facts["platform"] == "darwin"
     assert not found.disagreeing
-
-
-MINIMAL: dict[str, Any] = {
-    "report_version": REPORT_VERSION,
-    "facts": {
-        "platform": "darwin",
-        "os": "macOS 26.1",
-        "chip": "Apple M5",
-        "python": "3.13.1",
-        "machine": "arm64",
-        "versions": {"mlx": "0.32.4"},
-        "wheel_tags": {"mlx-metal": "py3-none-macosx_26_0_arm64"},
-    },
-    "readings": [],
-    "checks": [{"name": "swap", "result": "agrees", "ours": "1", "other": "1"}],
-    "answers": [
-        {"kind": "run", "asked": "pmset -g batt", "found": "Now drawing from 'Battery Power'\n", "ms": 1.0},
-        {"kind": "notify", "asked": "com.apple.system.thermalpressurelevel", "found": 2, "ms": 1.0},
-        {"kind": "run", "asked": "vm_stat", "reason": "vm_stat is not installed", "ms": 1.0},
-    ],
-    "trials": {"first_decode_after_idle_s": {"0.5": 1.2}, "aa": {"reason": "no model"}},
-}
 
 
 def test_another_machine_s_answers_are_read_by_todays_parsers() -> None:

@@ -13,8 +13,8 @@ from orchestrator.configuration import checks, engines
 from orchestrator.environments.releases import ordered, releases_between
 from orchestrator.errors import InputError
 
+from .command_line import interlace
 from .local_index import add_installed, add_wheel, use_index
-from .test_runs import interlace
 
 ENGINE = """
 from workers.engines.simulated import Simulated as Base

@@ -4,11 +4,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from orchestrator.cli import cli
 from orchestrator.environments import store
 
+from .command_line import interlace
 from .local_index import add_installed, add_wheel, use_index
 
 pytestmark = pytest.mark.slow  # each builds environments
@@ -30,14 +29,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for version in ("1.0", "2.0"):
         add_wheel(index, "helper", version)
     return tmp_path
-
-
-def interlace(*words: str) -> Result:
-    """Run the command line; an error of ours has its own exit code."""
-    done = CliRunner().invoke(cli, list(words), standalone_mode=False)
-    returned = done.return_value if isinstance(done.return_value, int) else done.exit_code
-    done.exit_code = getattr(done.exception, "exit_code", returned)
-    return done
 
 
 def rows(folder: Path, sql: str) -> list[tuple[object, ...]]:

@@ -4,7 +4,7 @@ import pwd
 
 import pytest
 
-from tests.workers.machine.test_captured import CAPTURED, READ
+from tests.workers.machine.captures import CAPTURED, READ
 from tests.workers.machines import Recorded
 from workers.machine.crosschecks import AGREES, DISAGREES, compared, parse_ps_time, same
 from workers.machine.recording import Recording, Replayed, as_values, from_values, personal_names, redacted
