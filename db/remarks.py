@@ -1,4 +1,4 @@
-"""What people say about a run: a remark in words, and tags. It changes nothing that was measured."""
+"""Remarks and tags that people add to a run. A remark changes nothing that was measured."""
 
 import json
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class RemarkError(RequestError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """What was said about one run."""
+    """The remark and the tags of one run."""
 
     remark: str | None
     tags: tuple[str, ...]  # sorted
@@ -33,7 +33,7 @@ NOTHING = Remark(remark=None, tags=())
 
 
 def remarks(engine: Engine) -> dict[str, Remark]:
-    """What was said, by run; runs about which nothing was said are left out."""
+    """The remarks and tags by run; a run without any is left out."""
     sql = "SELECT id, remark, tags FROM run WHERE remark IS NOT NULL OR tags IS NOT NULL"
     with plain_read(engine) as connection:
         return {key: read_remark(remark, tags) for key, remark, tags in connection.execute(text(sql))}

@@ -193,7 +193,7 @@ def test_no_module_prints_or_is_seeded_at_import(package: str) -> None:
 
 
 def test_no_test_imports_another_test() -> None:
-    """What two tests need is a helper: importing a test from another collects its fixtures and hides its order."""
+    """Two tests share a helper: importing a test from another collects its fixtures and hides its order."""
     importing = [
         f"{path.relative_to(ROOT)}: {node.module}"
         for path in (ROOT / "tests").rglob("*.py")

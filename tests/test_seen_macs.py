@@ -16,7 +16,7 @@ def test_readme_shows_what_the_reports_say() -> None:
     assert with_table(text, reports()) == text
 
 
-def test_without_a_report_it_says_so() -> None:
+def test_without_a_report_the_page_states_that() -> None:
     assert table([]).startswith("No report of a real Mac has come yet")
 
 

@@ -1,4 +1,4 @@
-"""What a shell offers when Tab is pressed: groups, options, settings, runs, stored queries, checkpoints.
+"""Completions that a shell offers at Tab: groups, options, settings, runs, stored queries, checkpoints.
 
 Click's own completion calls these. Whatever goes wrong here offers nothing: no error may appear while a person types.
 """

@@ -32,7 +32,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the options answer."""
+    """The answers that the options give."""
 
     question: str | None
     answers: Answers
@@ -43,7 +43,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Here:
-    """What this machine has."""
+    """The checkpoints, servers and packages of this machine."""
 
     models: Mapping[str, int]  # by the name that `checkpoint=` takes: bytes
     servers: Mapping[str, Answering]  # by engine

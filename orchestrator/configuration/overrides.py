@@ -144,7 +144,7 @@ def _parser() -> OverridesParser:
 
 
 def _without_value(word: str, options_of: OptionsOf) -> str:
-    """What is wrong with a word alone on the override line, and what was probably meant."""
+    """Describe the fault of a word alone on the override line, and name what was probably meant."""
     if _is_lone_place(word):
         return f"override {word!r} has no key; did you mean checkpoint={word}?"
     exact = [f"{group}={word}" for group in _NAMED_ALONE if word in options_of(group)]
@@ -155,7 +155,7 @@ def _without_value(word: str, options_of: OptionsOf) -> str:
 
 
 def _is_lone_place(line: str) -> bool:
-    """Whether a line without a value is a hub id, a folder or a file, and not Hydra's `~key`."""
+    """Return whether a line without a value is a hub id, a folder or a file, and not Hydra's `~key`."""
     return is_place(line) and "/" in line and not re.search(r"\s", line)
 
 

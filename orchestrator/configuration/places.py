@@ -83,7 +83,7 @@ _PARTS = ("config.json", "model.safetensors", "model.safetensors.index.json", "t
 
 
 def _instead(folder: Path) -> str:
-    """What the user may have meant by a folder that is no checkpoint."""
+    """Name what the user may have meant by a folder that is not a checkpoint."""
     if folder.name.startswith("models--"):
         return f"; this is the hub's cache: write checkpoint={'/'.join(folder.name.split('--')[1:])}"
     files = sorted(file.name for file in folder.glob("*.gguf"))

@@ -68,7 +68,7 @@ def fetch_weights(
 
 
 def survey_all(checkpoints: Sequence[Mapping[str, Any]]) -> list["Snapshot"]:
-    """What the hub holds of these checkpoints.
+    """List what the hub holds of these checkpoints.
 
     Raises:
         InputError, RefusedError: see `fetch_weights`.
@@ -148,7 +148,7 @@ def _hub_checkpoints(arms: Sequence[Arm]) -> list[dict[str, Any]]:
 
 
 def _loads(arm: Arm) -> bool:
-    """Whether the arm loads weights on this machine: a server that runs already holds its own."""
+    """Return whether the arm loads weights on this machine: a server that runs already holds its own."""
     return not is_simulated(arm) and not is_attached(arm)
 
 

@@ -1,4 +1,4 @@
-"""What people ask of a plan first, in one line: what it downloads, whether it fits, how long it takes. Pure."""
+"""The headline of a plan: its download, its memory and its duration in one line. Pure."""
 
 from collections.abc import Mapping
 

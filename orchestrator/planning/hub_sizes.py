@@ -15,7 +15,7 @@ _stated: dict[_Key, "HubSizes | None"] = {}
 
 
 def stated(checkpoint: Mapping[str, Any]) -> "HubSizes | None":
-    """What the hub stated of a checkpoint; None: it was not asked, or did not say."""
+    """The sizes that the hub stated of a checkpoint; None if it was not asked, or stated none."""
     return _stated.get(_key(checkpoint)) if checkpoint.get("source") == "hub" else None
 
 

@@ -134,7 +134,7 @@ def memory_line(memory: MemoryPlan) -> str:
 
 
 def fetch_line(downloads: Mapping[str, int | None]) -> str:
-    """What a run would fetch first, in one line.
+    """State in one line what a run would fetch first.
 
     Args:
         downloads: bytes by checkpoint, see `orchestrator.planning.fetching.download_sizes`.

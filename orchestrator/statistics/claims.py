@@ -225,7 +225,7 @@ def _differs(claimed: Mapping[str, str], measured: Mapping[str, str]) -> tuple[s
 
 
 def _comparable(claimed: Mapping[str, str], measured: Mapping[str, str]) -> bool:
-    """Whether the claimed chip and model, as far as they are stated, are those of the run."""
+    """Return whether the claimed chip and model, as far as they are stated, are those of the run."""
     stated = [(claimed[name].split(",")[0], measured.get(name, UNKNOWN)) for name in _ABOUT if name in claimed]
     return all(_plain(claim) in _plain(here) for claim, here in stated)
 

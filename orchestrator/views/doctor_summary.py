@@ -63,7 +63,7 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
 
 
 def _names(readings: Sequence[Reading]) -> list[str]:
-    """What the fields are about, in words, each once."""
+    """Name the subjects of the fields in words, each once."""
     return list(dict.fromkeys(_name(each.field) for each in readings))
 
 

@@ -80,7 +80,7 @@ def _print_versions(found: Diagnosis, out: Console) -> None:
 
 
 def machine_warnings(found: Diagnosis) -> Iterator[str]:
-    """What makes a run slower or a version unusable, each in a line with its remedy."""
+    """List what makes a run slower or a version unusable, a line each, with its remedy."""
     yield from _version_warnings(found)
     if low := _low_priority(found.readings):
         yield low

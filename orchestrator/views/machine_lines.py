@@ -62,7 +62,7 @@ def _by_class(duration: Estimate) -> str:
 
 
 def _basis(plan: Plan, *, measured: bool) -> str:
-    """What a duration stands on, in a few words; the line of the duration has the figures."""
+    """Name the basis of a duration in a few words; the line of the duration has the figures."""
     if measured:
         return "by rates measured here"
     if any(is_simulated(arm) for arm in plan.arms):

@@ -255,7 +255,7 @@ def test_a_killed_fetch_goes_on_where_it_was_killed(shell: Shell, hub: FakeHub, 
 
 
 def partial_bytes(folder: Path, content: bytes) -> int:
-    """What there is of an unfinished file."""
+    """Return what there is of an unfinished file."""
     file = folder / "cache" / "models--me--tiny" / "blobs" / f"{sha(content)}.incomplete"
     return file.stat().st_size if file.exists() else 0
 

@@ -1,4 +1,4 @@
-"""What a newcomer types: a bare run, a name alone, an experiment for a run, another file's ending, Tab."""
+"""Lines that a newcomer types: a bare run, a name alone, an experiment for a run, another file's ending, Tab."""
 
 import os
 import shutil
@@ -84,7 +84,7 @@ def test_a_report_is_a_page_and_nothing_else(shell: Shell, file: str, words: str
 
 
 def offered(shell: Shell, *words: str) -> list[str]:
-    """What zsh is told for the last word."""
+    """Return the words that zsh gets for the last word."""
     env = {"_INTERLACE_COMPLETE": "zsh_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     lines = _completed(shell, env)
     return lines[1::3]

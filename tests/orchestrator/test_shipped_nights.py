@@ -66,7 +66,7 @@ def night(lab: Path, *overrides: str, engine: str = "") -> dict[str, list[dict[s
 
 
 def shows(rows: list[dict[str, Any]], *, speculative: bool) -> bool:
-    """Whether each generation of an arm counts and shows what the arm asks for."""
+    """Return whether each generation of an arm counts and shows what the arm asks for."""
     return all(
         row["status"] == "done" and bool(row["requested"]) is speculative and bool(row["engaged"]) is speculative
         for row in rows

@@ -121,7 +121,7 @@ def test_on_a_terminal_it_asks(shell: Shell) -> None:
 
 
 def _conversation(shell: Shell, arguments: Sequence[str], typed: bytes) -> str:
-    """What a command shows on a terminal on which this is typed."""
+    """Return what a command shows on a terminal on which this is typed."""
     master, slave = pty.openpty()
     env = shell.env | {"HF_HUB_CACHE": os.environ["HF_HUB_CACHE"], "TERM": "xterm", "COLUMNS": "120"}
     process = subprocess.Popen(

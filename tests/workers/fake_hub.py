@@ -22,7 +22,7 @@ PIECE = 8192
 
 @dataclass(slots=True)
 class Fault:
-    """What happens to requests for a path; the first fault that fits counts."""
+    """A fault of requests for a path; the first one that fits counts."""
 
     path: str  # a file's name, or a part of the path that holds a slash
     method: str = "GET"  # or HEAD

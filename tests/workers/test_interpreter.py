@@ -84,7 +84,7 @@ def test_an_engine_that_misses_mlx_under_rosetta_is_not_told_to_install_it(monke
 
 
 @pytest.mark.parametrize(("module", "packages"), [("mtplx", "mlx-lm mtplx"), ("dflash", "mlx-lm 'dflash[local]'")])
-def test_a_package_that_does_not_fit_ours_is_told_to_get_an_environment_of_its_own(module: str, packages: str) -> None:
+def test_a_package_that_does_not_fit_ours_gets_an_environment_of_its_own(module: str, packages: str) -> None:
     with pytest.raises(EngineError) as caught, explained_when_missing(module):
         raise ModuleNotFoundError(f"No module named '{module}'", name=module)
     assert f"uv pip install --python ENV/bin/python {packages}, and set engine.python=ENV/bin/python" in str(

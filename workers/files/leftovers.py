@@ -67,7 +67,7 @@ def held_folder(folder: Path) -> Iterator[None]:
 
 
 def find_abandoned(place: Path) -> list[Abandoned]:
-    """What killed processes left in a folder, by name. A folder that cannot be read holds none."""
+    """List by name what killed processes left in a folder. A folder that cannot be read holds none."""
     with contextlib.suppress(OSError):
         found = sorted(each for each in place.iterdir() if _NAMES.fullmatch(each.name) and _is_abandoned(each))
         return [Abandoned(path=each, size_bytes=_size_bytes(each)) for each in found]

@@ -1,4 +1,4 @@
-"""Where programs lie that a command needs, whatever started it.
+"""The folders of the programs that a command needs, whatever started it.
 
 cron's PATH lacks /usr/sbin, which holds sysctl and ioreg; launchd's lacks the folders of Homebrew and of `uv tool`,
 which hold macmon, uv and the servers.

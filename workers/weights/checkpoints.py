@@ -293,7 +293,7 @@ def cache_of_config(config: Mapping[str, Any], dtype: str) -> int | None:
 
 
 def is_mixture(config: Mapping[str, Any]) -> bool:
-    """Whether a token reads only some of the weights: a mixture of experts."""
+    """Return whether a token reads only some of the weights: a mixture of experts."""
     merged = _language_part(config)
     return any(merged.get(key) for key in _EXPERT_COUNT_KEYS)
 

@@ -1,4 +1,4 @@
-"""What goes wrong between a hub and this machine: which errors pass, and all of them in plain words.
+"""Errors between a hub and this machine: which of them pass, and all of them in plain words.
 
 Every error names the repository, its page and the remedy.
 """
@@ -101,7 +101,7 @@ def patiently(action: Callable[[], T], waits_s: Sequence[float], wait: Callable[
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether an error may be gone at the next attempt: a busy hub, a cut connection, a file cut short."""
+    """Return whether an error may be gone at the next attempt: a busy hub, a cut connection, a file cut short."""
     from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled  # type: ignore[attr-defined]
 
     if isinstance(error, OfflineModeIsEnabled):

@@ -1,4 +1,4 @@
-"""What a model will need, from what the hub states about it: before anything of it is on this machine."""
+"""The needs of a model, from what the hub states about it, before anything of it is on this machine."""
 
 import json
 from collections.abc import Mapping

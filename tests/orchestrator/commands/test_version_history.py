@@ -1,4 +1,4 @@
-"""What changed with an environment over time, and the bisection that would prove it, ready to paste."""
+"""Changes of an environment over time, and the bisection that would prove it, ready to paste."""
 
 import datetime as dt
 import json

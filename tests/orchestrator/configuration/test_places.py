@@ -112,7 +112,7 @@ def test_a_gguf_file_is_a_checkpoint_and_a_server_is_named_by_its_option(here: P
         ("./" + "x" * 300, ["no such file or folder"]),
     ],
 )
-def test_what_is_no_checkpoint_is_told(value: str, words: list[str]) -> None:
+def test_what_is_no_checkpoint_is_reported(value: str, words: list[str]) -> None:
     said = refusal(f"checkpoint={value}")
     assert [word for word in words if word not in said] == []
 
@@ -166,7 +166,7 @@ def test_a_servers_weights_are_not_for_other_engines() -> None:
     assert "for engines that attach" in refusal("engine=mlx_lm", "checkpoint=served")
 
 
-def test_a_folder_without_rights_is_told(here: Path) -> None:
+def test_a_folder_without_rights_is_reported(here: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root reads everything")
     (here / "one").chmod(0)

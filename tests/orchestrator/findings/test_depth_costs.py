@@ -127,7 +127,7 @@ def test_rounds_that_one_arm_lacks_are_left_out_of_both() -> None:
     assert found.passes == 5
 
 
-def test_cached_tokens_stay_unknown_or_are_told() -> None:
+def test_cached_tokens_stay_unknown_or_are_stated() -> None:
     known = [timed("plain", 9, depth=depth, round_number=0, cached=cached) for depth, cached in ((0, 0), (4000, 3900))]
     (curve,) = curves(known).values()
     assert [point.cached_tokens for point in curve.points] == [0, 3900]

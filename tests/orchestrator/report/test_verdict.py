@@ -54,7 +54,6 @@ def test_a_drift_that_equal_arms_show_as_well_is_not_reported(material: Material
 
 
 def test_the_first_picture_states_the_drift_that_the_answer_states(material: Material) -> None:
-    """Where that tells of none, by the band that the picture draws."""
     (trials,) = (one for one in build_report(material, made_at=MADE_AT).pictures if one.key == "trials")
     control = verdict_lines(material)[0].because.removesuffix(" during the run")
     assert re.fullmatch(r"lost \d+\u00a0% of its speed", control)

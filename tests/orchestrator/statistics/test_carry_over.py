@@ -95,7 +95,7 @@ def test_of_two_arms_the_mark_is_the_treatments() -> None:
 
 
 def test_an_excluded_trial_leaves_its_heat_to_the_next_one() -> None:
-    """What ran between two used trials counts, although its own value does not."""
+    """A trial between two used ones counts, although its own value does not."""
     (trials,) = runs_of(1, 1.0)
     y = trials.y.copy()
     y[1:] += np.log(0.8) * (trials.labels[:-1] == "hot")
@@ -110,7 +110,7 @@ def test_an_excluded_trial_leaves_its_heat_to_the_next_one() -> None:
 
 
 def lasting(trials: ScopeTrials, *, size: float) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """What each trial of the hot arm leaves to the next one, of which half is left to the one after."""
+    """Each trial of the hot arm leaves heat to the next one, and half of that to the one after."""
     left, found = 0.0, np.zeros(len(trials.y))
     for place in range(1, len(found)):
         left = 0.5 * left + (size if trials.labels[place - 1] == "hot" else 0.0)

@@ -112,7 +112,7 @@ CLEAR = [0.5, 0.52, 0.48, 0.51, 0.49, 0.5]
 
 
 def test_the_observed_order_is_one_of_those_that_are_counted() -> None:
-    """Of six rounds that all agree, one exchange of 32 is as far out: the observed one."""
+    """If six rounds all agree, one exchange of 32 is as far out: the observed one."""
     assert step_down({"a": series_of(CLEAR)}, alpha=0.05, seed=0) == {"a": 1 / 32}
 
 

@@ -90,7 +90,7 @@ def test_two_missing_values_of_one_arm_alone_forbid_no_difference() -> None:
 
 
 def test_an_arm_whose_stalled_trials_have_no_value_is_not_called_equal() -> None:
-    """What is left of it is equal, and so is its worst round: what it would have shown is not known."""
+    """The values that are left are equal, and so is the worst round: what it would have shown is not known."""
     frame = FlatRun(effects={"plain": 1.0, "same": 1.0}, rounds=20, noise=0.004).frame()
     rows = ((frame["arm"] == "same") & frame["round"].isin([1, 4, 9, 16])).astype(bool)
     found = whole(changed(frame, rows, end_to_end_tps=None), "same")

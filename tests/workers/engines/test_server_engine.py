@@ -1,4 +1,4 @@
-"""What every engine over HTTP makes of one answer, with a client that answers from a script."""
+"""Every engine over HTTP makes the same of one answer: tested with a client that answers from a script."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -120,7 +120,7 @@ def test_a_partial_file_that_is_too_long_begins_anew(hub: FakeHub, tmp_path: Pat
     assert whole(fetched())
 
 
-def test_content_with_another_hash_is_removed_and_told(hub: FakeHub, tmp_path: Path) -> None:
+def test_content_with_another_hash_is_removed_and_reported(hub: FakeHub, tmp_path: Path) -> None:
     wrong = LARGE[:-1] + b"!"
     hub.faults.append(Fault("model.safetensors", content=wrong))
     error = refusal()
@@ -138,7 +138,7 @@ def test_content_that_is_wrong_once_is_fetched_again(hub: FakeHub) -> None:
 
 
 @pytest.mark.parametrize("content", [LARGE[:-10], LARGE + b"0123456789"])
-def test_content_of_another_length_is_told(hub: FakeHub, content: bytes) -> None:
+def test_content_of_another_length_is_reported(hub: FakeHub, content: bytes) -> None:
     hub.faults.append(Fault("model.safetensors", content=content))
     assert "me/tiny" in str(refusal())
     assert complete_folder(MODEL, None) is None
@@ -207,7 +207,7 @@ def test_a_token_that_opens_nothing_is_named(hub: FakeHub, monkeypatch: pytest.M
     assert "does not accept your token" in str(refusal())
 
 
-def test_an_unknown_revision_or_model_is_told(hub: FakeHub) -> None:
+def test_an_unknown_revision_or_model_is_reported(hub: FakeHub) -> None:
     assert "has no revision nowhere" in str(refusal("nowhere"))
     assert "me/none does not exist" in str(refusal(model="me/none"))
 
@@ -231,7 +231,7 @@ def test_offline_nothing_is_asked(hub: FakeHub, monkeypatch: pytest.MonkeyPatch)
     assert hub.requests == []
 
 
-def test_a_hub_that_is_not_there_is_told(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_is_not_there_is_reported(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     error = refusal()
     assert "http://127.0.0.1:9 cannot be reached" in str(error)
@@ -326,7 +326,7 @@ def test_a_newer_commit_is_fetched_beside_the_former(hub: FakeHub) -> None:
     assert complete_folder(MODEL, "a" * 40) == former
 
 
-def test_a_folder_that_cannot_be_written_is_told(hub: FakeHub, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(hub: FakeHub, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file stands here")
     error = refusal()
     assert "cannot be written" in str(error)
