@@ -140,7 +140,7 @@ def effect_from(
         # An end so near to 0 that it rounds to a ratio of 1 must not seem to include it.
         ci_low, ci_high = (max(ci_low, ABOVE_1), ci_high) if root > 0 else (ci_low, min(ci_high, BELOW_1))
     return Effect(
-        ratio=math.exp(root),
+        ratio=min(max(math.exp(root), ci_low), ci_high),  # a root that rounds to a ratio of 1 stays within its ends
         ci_low=ci_low,
         ci_high=ci_high,
         p_value=p_value,

@@ -59,6 +59,7 @@ def test_equal_arms_are_called_so_in_the_end() -> None:
 
 @settings(max_examples=30, deadline=None)
 @example(np.array([-0.375, 0.0, -0.25, -0.25, -0.25, -0.25, -0.25, -0.25]))
+@example(np.array([1e-212, 2**-6, 2**-4, 0.5, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0]))  # a median that rounds to 1
 @given(arrays(np.float64, st.integers(1, 12), elements=st.floats(-0.5, 0.5)))
 def test_interval_p_value_and_mirror_agree(contrasts: Floats) -> None:
     effect = sequential_effect(contrasts, alpha=0.05)
