@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+# A time, rate or count beyond these is no measurement: its inverse, or a product with another, may not be finite.
+LEAST, MOST = 1e-15, 1e15
+
 
 class Tally:
     """Counts values that mean "not measured" (0, or not a number), and fields that no reader knows."""
@@ -17,7 +20,7 @@ class Tally:
         self._said: dict[str, None] = {}
 
     def number(self, record: Mapping[str, Any], name: str, *, scale: float = 1.0) -> float | None:
-        """A value above 0, times `scale`. Missing or null: None. 0, below or not finite: None, and counted."""
+        """A value above 0, times `scale`. Missing or null: None. 0, below, or beyond all clocks: None, and counted."""
         return self.above_zero(record.get(name), name, scale=scale)
 
     def above_zero(self, value: Any, name: str, *, scale: float = 1.0) -> float | None:
@@ -28,7 +31,7 @@ class Tally:
             found = float(value)
         except (TypeError, ValueError, OverflowError):
             found = math.nan
-        if not math.isfinite(found) or found <= 0:
+        if not LEAST <= found <= MOST:  # nor is NaN
             self._unmeasured[name] += 1
             return None
         return found * scale

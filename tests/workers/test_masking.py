@@ -7,7 +7,7 @@ import json
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from workers.masking import MASK, MaskingStream, Secrets, mask
@@ -62,6 +62,7 @@ def test_a_text_without_secrets_stays_as_it_is(known: Secrets) -> None:
 
 @given(st.text(min_size=8, max_size=40), st.text(max_size=20), st.text(max_size=20))
 def test_whatever_the_secret_it_is_not_in_the_text(value: str, before: str, after: str) -> None:
+    assume(len(value.strip()) >= 8)  # shorter ones are masked as whole words only
     known = Secrets()
     known.add(value)
     if known.mask(value) == value:

@@ -279,6 +279,15 @@ def test_a_reader_never_fails_otherwise_than_it_says(data: st.DataObject, name: 
             assert number is None or 0 < number < float("inf"), metric
 
 
+def test_a_time_no_clock_can_show_is_not_measured() -> None:
+    from .samples import body
+
+    value = body("vllm_bench.json") | {"median_tpot_ms": 1e-308, "mean_tpot_ms": 1e-308, "p99_tpot_ms": 1e-308}
+    results = choose_format(value, "auto", name="f").read(value)
+    assert [trial.generation.decode_tps for trial in results.trials] == [None] * len(results.trials)
+    assert any("taken as not measured" in note for note in results.notes)
+
+
 def _poke(value: object, data: st.DataObject) -> None:
     """Put something odd at one place of a JSON value."""
     while True:
