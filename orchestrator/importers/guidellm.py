@@ -1,4 +1,6 @@
-"""guidellm's `benchmarks.json`, of versions 0.1 to today: a benchmark a load (strategy), requests with their own times.
+"""guidellm's `benchmarks.json`, of versions 0.2 to today: a benchmark a load (strategy), requests with their own times.
+
+Files of 0.1 nest their benchmarks in reports: `guidellm_reports` reads them.
 
 Every stamp of a request is seconds since the epoch, so rates are computed from them and the file's milliseconds are not
 needed; where a file has only those, they are checked against the request's latency, which is in seconds. Distributions
@@ -9,6 +11,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orchestrator.importers import guidellm_reports
 from orchestrator.importers.fields import Tally, bits_of, distinct_names, parse_time, seconds
 from orchestrator.importers.foreign_run import (
     ForeignArm,
@@ -33,11 +36,14 @@ _BENCHMARK = frozenset(
         " benchmarker scheduler environment duration_"
     ).split()
 )
+_LOAD_LEFT_OUT = frozenset(("type_", "kind", "start_time"))  # the time a load began at is no part of the load
 _STATUSES = {"successful": None, "incomplete": "the request was not completed", "errored": "the request failed"}
 
 
 def recognises(body: Any) -> bool:
-    """Return whether the body is an object whose benchmarks hold requests and metrics."""
+    """Return whether the body is an object whose benchmarks hold requests and metrics, or is of version 0.1."""
+    if guidellm_reports.recognises(body):
+        return True
     if not isinstance(body, Mapping) or not isinstance(body.get("benchmarks"), list) or not body["benchmarks"]:
         return False
     first = body["benchmarks"][0]
@@ -46,15 +52,17 @@ def recognises(body: Any) -> bool:
 
 def read(body: Any) -> ForeignResults:
     """Read a decoded file; see the module."""
+    if guidellm_reports.recognises(body):
+        return guidellm_reports.read(body)
     tally = Tally()
     benchmarks = body["benchmarks"]
     settings = [_strategy(benchmark) for benchmark in benchmarks]
     names = distinct_names(settings, first=("type",))
     arms: dict[str, ForeignArm] = {}
     trials: list[ForeignTrial] = []
-    prompt = _prompt(body)
     for benchmark, strategy, name in zip(benchmarks, settings, names, strict=True):
         kept = tally.rest(benchmark, _BENCHMARK)
+        prompt = _prompt(body, benchmark)
         arms.setdefault(name, _arm(name, body, benchmark, strategy, kept))
         found = list(_requests(name, prompt, benchmark, tally))
         _tell_of_the_rest(name, benchmark, tally)
@@ -120,12 +128,12 @@ def _strategy(benchmark: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(found, Mapping):
         found = {"type_": str(found)}
     named = {"type": found.get("type_") or found.get("kind") or "unknown"}
-    return named | {key: value for key, value in found.items() if key not in ("type_", "kind") and _plain(value)}
+    return named | {key: value for key, value in found.items() if key not in _LOAD_LEFT_OUT and _plain(value)}
 
 
-def _prompt(body: Mapping[str, Any]) -> str:
+def _prompt(body: Mapping[str, Any], benchmark: Mapping[str, Any]) -> str:
     """Name the prompt by the file's description of its data set, from which all its requests are drawn."""
-    for place in (body.get("args"), body.get("config")):
+    for place in (body.get("args"), body.get("config"), benchmark.get("request_loader")):
         data = place.get("data") if isinstance(place, Mapping) else None
         if data:
             return f"requests of {canonical_json(data)[:_DATA_SHOWN]}"
@@ -188,7 +196,7 @@ def _trial(name: str, prompt: str, request: Mapping[str, Any], error: str | None
         _first(timings, request, "request_end", "end_time"),
     )
     generation = _generation(prompt, request, timings, start, end, tally)
-    if error is None and generation.completion_tokens is None:
+    if error is None and generation.completion_tokens is None and not (generation.ttft_s or request.get("output")):
         error = "no tokens were generated"
     return ForeignTrial(
         arm=name, started_at=parse_time(start), wall_s=generation.total_s, generation=generation, error=error
@@ -218,7 +226,7 @@ def _generation(
         ttft_s = seconds(
             tally.number(request, "time_to_first_token_ms"), _half(total_s), "time_to_first_token_ms", tally
         )
-    tokens, prompt_tokens = tally.count(request, "output_tokens"), tally.count(request, "prompt_tokens")
+    tokens, prompt_tokens = _counted(request, timings, tally), tally.count(request, "prompt_tokens")
     cached = request.get("cached_tokens")
     decoding_s = last - first if first and last and last > first else None
     return ForeignGeneration(
@@ -233,6 +241,18 @@ def _generation(
         end_to_end_tps=tokens / total_s if tokens and total_s else None,
         total_s=total_s,
     )
+
+
+def _counted(request: Mapping[str, Any], timings: Mapping[str, Any], tally: Tally) -> int | None:
+    """The tokens of the answer. Where the server stated no usage, 0.6 puts the number of chunks there: no count."""
+    stated = request.get("output_metrics")
+    if isinstance(stated, Mapping) and stated.get("total_tokens", stated.get("text_tokens")) is None:
+        if request.get("output_tokens") or timings.get("token_iterations"):
+            tally.say(
+                "the server stated no usage, and chunks of its streams are no tokens: such requests have no rates"
+            )
+        return None
+    return tally.count(request, "output_tokens")
 
 
 def _half(total_s: float | None) -> float | None:

@@ -3,7 +3,9 @@
 `vllm_bench_2025_05.json` has the keys of a log of llm-d's benchmarks of 2025-05-30 (benchmark_serving.py with
 `--metadata`): `request_goodput:` with a colon, metadata as texts between the keys, no `failed`, no `endpoint_type`.
 `llama_bench_2024_08.json` has the fields of llama.cpp's examples/llama-bench/llama-bench.cpp at commit 921baa4b: one
-boolean per backend instead of `backends`, `rpc` as a text, no `devices`.
+boolean per backend instead of `backends`, `rpc` as a text, no `devices`. `guidellm_0_3.json` and the requests of
+`guidellm_0_5.json` were written by the classes of guidellm 0.3.1 and 0.5.0 and shortened; `guidellm_0_1.json` has the
+fields of guidellm 0.1.0's core/result.py.
 """
 
 import json

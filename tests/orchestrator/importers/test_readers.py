@@ -196,6 +196,43 @@ def test_guidellm_of_another_version_and_without_requests() -> None:
     assert said(summary, "output_token_count.median: 0 or no number")
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "arms", "prompt"),
+    [
+        ("guidellm_0_3.json", None, ["synchronous", "concurrent streams=4"], '"prompt_tokens=128,output_tokens=64"'),
+        ("guidellm_0_5.json", "0.5.0", ["synchronous"], '["prompt_tokens=128,output_tokens=64"]'),
+    ],
+)
+def test_guidellm_of_versions_before_0_6(name: str, version: str | None, arms: list[str], prompt: str) -> None:
+    """The time that a load began at names no arm: files of the same load can be compared."""
+    results = read(name)
+    assert results.tool_version == version
+    assert [arm.name for arm in results.arms] == arms
+    assert {arm.model.name for arm in results.arms} == {"Qwen/Qwen3-4B"}
+    one = results.trials[0].generation
+    assert one.prompt == f"requests of {prompt}"
+    assert (one.prompt_tokens, one.completion_tokens) == (128, 64)
+    assert (one.ttft_s, one.decode_tps) == (pytest.approx(0.25, abs=1e-5), pytest.approx(40.0, rel=1e-5))
+    assert not said(results, "not known here")
+
+
+def test_guidellm_chunks_are_not_taken_for_tokens() -> None:
+    """Without a usage, 0.5 leaves the count out, and 0.6 puts the number of chunks in its place."""
+    value = body("guidellm_0_5.json")
+    value["benchmarks"][0]["requests"]["successful"][2]["output_tokens"] = 64
+    for results in (read("guidellm_0_5.json"), read_body(value)):
+        last = results.trials[2]
+        assert (last.error, last.generation.ttft_s) == (None, pytest.approx(0.25, abs=1e-5))
+        assert (last.generation.completion_tokens, last.generation.end_to_end_tps) == (None, None)
+        assert said(results, "chunks of its streams are no tokens")
+    oldest = read("guidellm_0_1.json")
+    assert [arm.name for arm in oldest.arms] == ["synchronous", "throughput", "asynchronous rate=0.7"]
+    one = oldest.trials[0].generation
+    assert (one.ttft_s, one.total_s, one.prompt_tokens) == (0.25, 2.0, 128)
+    assert (one.completion_tokens, one.decode_tps) == (None, None)
+    assert said(oldest, "synchronous: 1 of 3 requests (33.3 %) failed")
+
+
 # ---- vLLM ----
 
 
